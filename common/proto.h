@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The protocol between the daemon and the agent: numbers, limits, structs. docs/protocol.md is the
+ * prose; this header is the truth for both ends and for the fuzzers. Encoding: common/wire.h.
+ */
+#pragma once
+
+#include "common/wire.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PROTO_MAGIC	  0x31786273u /* "sbx1" */
+#define PROTO_VERSION	  1	      /* what this tree speaks */
+#define PROTO_VERSION_MIN 1	      /* the oldest that it still understands */
+
+/* Frame head, 24 bytes: u32 len (of the body), u16 type, u16 error, u64 id, u32 uid, u32 gid. */
+#define PROTO_HEAD     24u
+#define PROTO_MAX_DATA (1u << 20)		 /* file or output bytes in one message */
+#define PROTO_MAX_BODY (PROTO_MAX_DATA + 16384u) /* anything longer ends the connection */
+#define PROTO_NAME_MAX 255u
+#define PROTO_PATH_MAX 4096u
+#define PROTO_TEXT_MAX 4096u  /* commands shown, messages */
+#define PROTO_CONFIG_MAX 65536u /* a value in JOB_START */
+#define PROTO_SESSION  16u
+#define PROTO_INFLIGHT 4096u /* requests a peer may have outstanding; more ends the connection */
+
+#define PROTO_REPLY 0x8000u /* type of a reply = type of its request | PROTO_REPLY */
+
+/* Node 1 is the sandbox's "/", node 2 its workspace; the daemon names all others from 16 on. */
+enum { PROTO_NODE_ROOT = 1, PROTO_NODE_WORKSPACE = 2, PROTO_NODE_FIRST = 16 };
+
+/* The body of each request, then of its reply. `name` is bytes without '/' and NUL, 1..255, not
+ * "." or "..". `node`, `new`, `fh` are u64. Messages marked ! are one-way: id 0, no reply. */
+enum proto_type {
+	PROTO_HELLO = 1, /* u32 magic, u32 version, u32 min, 16B session
+			    -> struct proto_hello */
+	PROTO_PING = 2,	 /* -> */
+	PROTO_CANCEL = 3, /* ! u64 id: answer it now with EINTR if it waits; else nothing */
+
+	PROTO_LOOKUP = 16,   /* parent, name, new -> attr */
+	PROTO_FORGET = 17,   /* ! u32 n, n * node */
+	PROTO_GETATTR = 18,  /* node, fh (0: none) -> attr */
+	PROTO_SETATTR = 19,  /* node, fh (0: none), struct proto_setattr -> attr */
+	PROTO_READLINK = 20, /* node -> bytes target */
+	PROTO_SYMLINK = 21,  /* parent, name, new, bytes target -> attr */
+	PROTO_MKNOD = 22,    /* parent, name, new, u32 mode -> attr (regular, FIFO, socket) */
+	PROTO_MKDIR = 23,    /* parent, name, new, u32 mode -> attr */
+	PROTO_UNLINK = 24,   /* parent, name -> */
+	PROTO_RMDIR = 25,    /* parent, name -> */
+	PROTO_RENAME = 26,   /* parent, name, newparent, newname, u32 flags -> */
+	PROTO_LINK = 27,     /* node, newparent, newname -> attr */
+	PROTO_OPEN = 28,     /* node, fh, u32 PROTO_O_* -> */
+	PROTO_CREATE = 29,   /* parent, name, new, fh, u32 PROTO_O_*, u32 mode -> attr */
+	PROTO_READ = 30,     /* fh, u64 offset, u32 size -> bytes */
+	PROTO_WRITE = 31,    /* fh, u64 offset, bytes -> u32 written */
+	PROTO_FSYNC = 32,    /* fh, u8 data_only -> */
+	PROTO_CLOSE = 33,    /* ! fh */
+	PROTO_OPENDIR = 34,  /* node, fh -> */
+	PROTO_READDIR = 35,  /* fh, u64 offset (0: start), u32 size, u64 new, u32 n_new
+				-> struct proto_dirent ..., until the body ends. n_new 0: names only;
+				else entry i that carries an attr is node new + i */
+	PROTO_STATFS = 36,   /* node -> struct proto_statfs */
+
+	PROTO_JOB_OPEN = 64,  /* u8 kind -> u64 job. Foreground: EBUSY while one is open or runs */
+	PROTO_JOB_WRITE = 65, /* u64 job, u64 offset, bytes -> : the command's text, any size */
+	PROTO_JOB_START = 66, /* u64 job, { u8 PROTO_SET_*, bytes } ... -> u32 pid */
+	PROTO_JOB_WAIT = 67,  /* u64 job -> struct proto_job, when it has ended; CANCEL ends the wait */
+	PROTO_JOB_INFO = 68,  /* u64 job (0: the newest foreground job; ENOENT: none) -> struct proto_job */
+	PROTO_JOB_READ = 69,  /* u64 job, u8 PROTO_STREAM_*, u64 offset, u32 size -> bytes */
+	PROTO_JOB_KILL = 70,  /* u64 job, u32 signal -> : the whole tree at once */
+	PROTO_JOB_DROP = 71,  /* u64 job -> : kills what is left of it and forgets it */
+};
+
+enum { PROTO_JOB_FOREGROUND = 0 };
+
+/* What JOB_START may set; an unknown tag is EINVAL. */
+enum proto_set {
+	PROTO_SET_ARGV = 1,  /* empty value: the text is NUL-separated arguments, not a script */
+	PROTO_SET_USER = 2,  /* "name", "uid", "uid:gid"; default: the sandbox's user */
+	PROTO_SET_CWD = 3,   /* default: the workspace */
+	PROTO_SET_ENV = 4,   /* KEY=VALUE adds, KEY unsets; may be repeated */
+	PROTO_SET_SHELL = 5, /* one argument of the shell's argv; may be repeated; default sh, -c */
+};
+
+enum proto_stream {
+	PROTO_STREAM_STDOUT = 0,
+	PROTO_STREAM_STDERR = 1,
+	PROTO_STREAM_OUTPUT = 2, /* both, in the order in which they were written */
+	PROTO_STREAMS = 3,
+	PROTO_STREAM_COMMAND = 3, /* the text itself */
+};
+
+enum proto_result {
+	PROTO_RESULT_NEW = 0,
+	PROTO_RESULT_RUNNING,
+	PROTO_RESULT_SUCCESS,
+	PROTO_RESULT_EXIT_CODE,
+	PROTO_RESULT_SIGNAL,
+	PROTO_RESULT_TIMEOUT,
+	PROTO_RESULT_OOM_KILL,
+	PROTO_RESULT_START_FAILED,
+	PROTO_RESULT_LOST,
+	PROTO_RESULTS
+};
+
+/* Open flags, the same on every architecture. */
+enum {
+	PROTO_O_READ = 1,
+	PROTO_O_WRITE = 2,
+	PROTO_O_APPEND = 4,
+	PROTO_O_TRUNC = 8,
+	PROTO_O_EXCL = 16,
+	PROTO_O_SYNC = 32,
+	PROTO_O_DSYNC = 64,
+	PROTO_O_DIRECT = 128,
+	PROTO_O_ALL = 255
+};
+
+enum { PROTO_RENAME_NOREPLACE = 1, PROTO_RENAME_EXCHANGE = 2 };
+
+enum {
+	PROTO_SET_ATTR_MODE = 1,
+	PROTO_SET_ATTR_UID = 2,
+	PROTO_SET_ATTR_GID = 4,
+	PROTO_SET_ATTR_SIZE = 8,
+	PROTO_SET_ATTR_ATIME = 16,
+	PROTO_SET_ATTR_MTIME = 32,
+	PROTO_SET_ATTR_ATIME_NOW = 64,
+	PROTO_SET_ATTR_MTIME_NOW = 128,
+	PROTO_SET_ATTR_ALL = 255
+};
+
+struct proto_head {
+	uint32_t len;
+	uint16_t type;
+	uint16_t error; /* replies: 0 or a positive errno, and then the body is empty or words */
+	uint64_t id;
+	uint32_t uid; /* requests: who acts, in the sandbox's ids */
+	uint32_t gid;
+};
+
+struct proto_time {
+	int64_t sec;
+	uint32_t nsec;
+};
+
+struct proto_attr {
+	uint64_t dev, ino;
+	uint32_t mode, nlink, uid, gid;
+	uint64_t size, blocks;
+	uint32_t blksize, rdev_major, rdev_minor;
+	struct proto_time atime, mtime, ctime, btime; /* btime 0.0: not known */
+};
+
+struct proto_setattr {
+	uint32_t mask; /* PROTO_SET_ATTR_* */
+	uint32_t mode, uid, gid;
+	uint64_t size;
+	struct proto_time atime, mtime;
+};
+
+struct proto_statfs {
+	uint64_t blocks, bfree, bavail, files, ffree;
+	uint32_t bsize, frsize, namelen;
+};
+
+struct proto_dirent {
+	uint64_t ino, next; /* next: the offset that continues after this entry */
+	uint32_t type;	    /* S_IFMT bits, 0 unknown */
+	const uint8_t *name; /* points into the message */
+	size_t name_len;
+	bool has_attr;
+	struct proto_attr attr;
+};
+
+struct proto_hello {
+	uint32_t version; /* the one that both will use */
+	bool resumed;	  /* the session was known: its nodes and handles are still there */
+	uint32_t uid, gid; /* the sandbox's user */
+	char *agent;	   /* version text of the agent; owned */
+	char *workspace;   /* its absolute path inside; owned */
+	char *trouble;	   /* words: why the sandbox cannot serve ("" if it can); owned */
+};
+
+struct proto_job {
+	uint64_t job;
+	uint8_t result;	   /* enum proto_result */
+	int32_t exit_code; /* -1: not known */
+	uint32_t pid;
+	uint64_t wall_us, user_us, system_us, peak_kib;
+	uint64_t size[PROTO_STREAMS];
+	uint64_t hole_from[PROTO_STREAMS], hole_to[PROTO_STREAMS]; /* what the cap dropped */
+	uint64_t command_size;
+	char *command; /* its first bytes, at most PROTO_TEXT_MAX; NULs are spaces; owned */
+	char *words;   /* why it could not start, or ""; owned */
+};
+
+/* A frame: begin writes a head, end puts the length into it (-E2BIG past PROTO_MAX_BODY). */
+size_t proto_begin(struct buf *b, uint16_t type, uint16_t error, uint64_t id, uint32_t uid,
+	uint32_t gid);
+int proto_end(struct buf *b, size_t begun);
+
+/* Reads a head from at least PROTO_HEAD bytes; -EMSGSIZE if its length is beyond the limit. */
+int proto_head(const uint8_t *p, struct proto_head *h);
+
+/* A name as one path component: length, no '/', no NUL, not "." or "..". */
+bool proto_name_ok(const uint8_t *p, size_t n);
+
+/* Reads a name as a new string; NULL and in->bad if it is not one. free() it. */
+char *proto_get_name(struct wire_in *in);
+
+void proto_put_attr(struct buf *b, const struct proto_attr *a);
+void proto_get_attr(struct wire_in *in, struct proto_attr *a);
+void proto_put_setattr(struct buf *b, const struct proto_setattr *s);
+void proto_get_setattr(struct wire_in *in, struct proto_setattr *s);
+void proto_put_statfs(struct buf *b, const struct proto_statfs *s);
+void proto_get_statfs(struct wire_in *in, struct proto_statfs *s);
+void proto_put_dirent(struct buf *b, const struct proto_dirent *d);
+void proto_get_dirent(struct wire_in *in, struct proto_dirent *d);
+void proto_put_hello(struct buf *b, const struct proto_hello *h);
+void proto_get_hello(struct wire_in *in, struct proto_hello *h);
+void proto_hello_fini(struct proto_hello *h);
+void proto_put_job(struct buf *b, const struct proto_job *j);
+void proto_get_job(struct wire_in *in, struct proto_job *j);
+void proto_job_fini(struct proto_job *j);
+
+/* "success", "exit-code", ... */
+const char *proto_result_name(uint8_t result);
