@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 struct buf {
-	uint8_t *data; /* always followed by a NUL that len does not count, once anything was added */
+	uint8_t *data; /* always followed by a NUL that len does not count, once anything was added
+			*/
 	size_t len;
 	size_t cap;
 	size_t max;

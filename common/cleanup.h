@@ -33,8 +33,8 @@ static inline void cleanup_closedirp(DIR **d)
 	errno = saved;
 }
 
-#define cleanup_free     __attribute__((cleanup(cleanup_freep)))
-#define cleanup_close    __attribute__((cleanup(cleanup_closep)))
+#define cleanup_free	 __attribute__((cleanup(cleanup_freep)))
+#define cleanup_close	 __attribute__((cleanup(cleanup_closep)))
 #define cleanup_closedir __attribute__((cleanup(cleanup_closedirp)))
 
 static inline int steal_fd(int *fd)
@@ -45,9 +45,9 @@ static inline int steal_fd(int *fd)
 	return got;
 }
 
-#define steal_ptr(pp)                                                                              \
-	({                                                                                         \
-		__typeof__(*(pp)) stolen_ = *(pp);                                                 \
-		*(pp) = NULL;                                                                      \
-		stolen_;                                                                           \
+#define steal_ptr(pp)                              \
+	({                                         \
+		__typeof__(*(pp)) stolen_ = *(pp); \
+		*(pp) = NULL;                      \
+		stolen_;                           \
 	})

@@ -47,28 +47,16 @@ int err_prefix(struct err *err, const char *fmt, ...)
 	return -err->code;
 }
 
-#define N(e)                                                                                       \
-	[e] = #e
-static const char *const names[ERR_LARGEST + 1] = {
-	N(EPERM), N(ENOENT), N(ESRCH), N(EINTR), N(EIO), N(ENXIO), N(E2BIG), N(ENOEXEC), N(EBADF),
-	N(ECHILD), N(EAGAIN), N(ENOMEM), N(EACCES), N(EFAULT), N(ENOTBLK), N(EBUSY), N(EEXIST),
-	N(EXDEV), N(ENODEV), N(ENOTDIR), N(EISDIR), N(EINVAL), N(ENFILE), N(EMFILE), N(ENOTTY),
-	N(ETXTBSY), N(EFBIG), N(ENOSPC), N(ESPIPE), N(EROFS), N(EMLINK), N(EPIPE), N(EDOM),
-	N(ERANGE), N(EDEADLK), N(ENAMETOOLONG), N(ENOLCK), N(ENOSYS), N(ENOTEMPTY), N(ELOOP),
-	N(ENODATA), N(ETIME), N(EPROTO), N(EOVERFLOW), N(EILSEQ), N(EUSERS), N(ENOTSOCK),
-	N(EMSGSIZE), N(EPROTONOSUPPORT), N(EOPNOTSUPP), N(EADDRINUSE), N(EADDRNOTAVAIL),
-	N(ENETDOWN), N(ENETUNREACH), N(ECONNABORTED), N(ECONNRESET), N(ENOBUFS), N(ENOTCONN),
-	N(ESHUTDOWN), N(ETIMEDOUT), N(ECONNREFUSED), N(EHOSTDOWN), N(EHOSTUNREACH), N(EALREADY),
-	N(EINPROGRESS), N(ESTALE), N(EREMOTEIO), N(EDQUOT), N(ENOMEDIUM), N(EMEDIUMTYPE),
-	N(ECANCELED), N(ENOKEY), N(EKEYEXPIRED), N(EOWNERDEAD), N(ENOTRECOVERABLE),
-};
-#undef N
-
 const char *err_name(int code)
 {
-	if (code < 0 || code > ERR_LARGEST || !names[code])
-		return "E?";
-	return names[code];
+#ifdef __GLIBC__
+	const char *name = strerrorname_np(code);
+
+	return name ? name : "E?";
+#else
+	(void)code;
+	return "E?"; /* the agent sends numbers */
+#endif
 }
 
 int err_sanitise(int code)

@@ -14,8 +14,8 @@ void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(
 #define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)
 #define log_info(...)  log_line(LOG_INFO, __VA_ARGS__)
-#define log_trace(...)                                                                             \
-	do {                                                                                       \
-		if (log_enabled(LOG_TRACE))                                                        \
-			log_line(LOG_TRACE, __VA_ARGS__);                                          \
+#define log_trace(...)                                    \
+	do {                                              \
+		if (log_enabled(LOG_TRACE))               \
+			log_line(LOG_TRACE, __VA_ARGS__); \
 	} while (0)

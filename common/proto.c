@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t proto_begin(struct buf *b, uint16_t type, uint16_t error, uint64_t id, uint32_t uid,
-	uint32_t gid)
+size_t proto_begin(
+	struct buf *b, uint16_t type, uint16_t error, uint64_t id, uint32_t uid, uint32_t gid)
 {
 	size_t at = b->len;
 

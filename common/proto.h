@@ -15,15 +15,15 @@
 #define PROTO_VERSION_MIN 1	      /* the oldest that it still understands */
 
 /* Frame head, 24 bytes: u32 len (of the body), u16 type, u16 error, u64 id, u32 uid, u32 gid. */
-#define PROTO_HEAD     24u
-#define PROTO_MAX_DATA (1u << 20)		 /* file or output bytes in one message */
-#define PROTO_MAX_BODY (PROTO_MAX_DATA + 16384u) /* anything longer ends the connection */
-#define PROTO_NAME_MAX 255u
-#define PROTO_PATH_MAX 4096u
-#define PROTO_TEXT_MAX 4096u  /* commands shown, messages */
+#define PROTO_HEAD	 24u
+#define PROTO_MAX_DATA	 (1u << 20)		   /* file or output bytes in one message */
+#define PROTO_MAX_BODY	 (PROTO_MAX_DATA + 16384u) /* anything longer ends the connection */
+#define PROTO_NAME_MAX	 255u
+#define PROTO_PATH_MAX	 4096u
+#define PROTO_TEXT_MAX	 4096u	/* commands shown, messages */
 #define PROTO_CONFIG_MAX 65536u /* a value in JOB_START */
-#define PROTO_SESSION  16u
-#define PROTO_INFLIGHT 4096u /* requests a peer may have outstanding; more ends the connection */
+#define PROTO_SESSION	 16u
+#define PROTO_INFLIGHT	 4096u /* requests a peer may have outstanding; more ends the connection */
 
 #define PROTO_REPLY 0x8000u /* type of a reply = type of its request | PROTO_REPLY */
 
@@ -33,9 +33,9 @@ enum { PROTO_NODE_ROOT = 1, PROTO_NODE_WORKSPACE = 2, PROTO_NODE_FIRST = 16 };
 /* The body of each request, then of its reply. `name` is bytes without '/' and NUL, 1..255, not
  * "." or "..". `node`, `new`, `fh` are u64. Messages marked ! are one-way: id 0, no reply. */
 enum proto_type {
-	PROTO_HELLO = 1, /* u32 magic, u32 version, u32 min, 16B session
-			    -> struct proto_hello */
-	PROTO_PING = 2,	 /* -> */
+	PROTO_HELLO = 1,  /* u32 magic, u32 version, u32 min, 16B session
+			     -> struct proto_hello */
+	PROTO_PING = 2,	  /* -> */
 	PROTO_CANCEL = 3, /* ! u64 id: answer it now with EINTR if it waits; else nothing */
 
 	PROTO_LOOKUP = 16,   /* parent, name, new -> attr */
@@ -65,8 +65,8 @@ enum proto_type {
 	PROTO_JOB_OPEN = 64,  /* u8 kind -> u64 job. Foreground: EBUSY while one is open or runs */
 	PROTO_JOB_WRITE = 65, /* u64 job, u64 offset, bytes -> : the command's text, any size */
 	PROTO_JOB_START = 66, /* u64 job, { u8 PROTO_SET_*, bytes } ... -> u32 pid */
-	PROTO_JOB_WAIT = 67,  /* u64 job -> struct proto_job, when it has ended; CANCEL ends the wait */
-	PROTO_JOB_INFO = 68,  /* u64 job (0: the newest foreground job; ENOENT: none) -> struct proto_job */
+	PROTO_JOB_WAIT = 67,  /* u64 job -> struct proto_job at its end; CANCEL ends the wait */
+	PROTO_JOB_INFO = 68,  /* u64 job (0: newest foreground; ENOENT: none) -> struct proto_job */
 	PROTO_JOB_READ = 69,  /* u64 job, u8 PROTO_STREAM_*, u64 offset, u32 size -> bytes */
 	PROTO_JOB_KILL = 70,  /* u64 job, u32 signal -> : the whole tree at once */
 	PROTO_JOB_DROP = 71,  /* u64 job -> : kills what is left of it and forgets it */
@@ -166,8 +166,8 @@ struct proto_statfs {
 };
 
 struct proto_dirent {
-	uint64_t ino, next; /* next: the offset that continues after this entry */
-	uint32_t type;	    /* S_IFMT bits, 0 unknown */
+	uint64_t ino, next;  /* next: the offset that continues after this entry */
+	uint32_t type;	     /* S_IFMT bits, 0 unknown */
 	const uint8_t *name; /* points into the message */
 	size_t name_len;
 	bool has_attr;
@@ -175,8 +175,8 @@ struct proto_dirent {
 };
 
 struct proto_hello {
-	uint32_t version; /* the one that both will use */
-	bool resumed;	  /* the session was known: its nodes and handles are still there */
+	uint32_t version;  /* the one that both will use */
+	bool resumed;	   /* the session was known: its nodes and handles are still there */
 	uint32_t uid, gid; /* the sandbox's user */
 	char *agent;	   /* version text of the agent; owned */
 	char *workspace;   /* its absolute path inside; owned */
@@ -197,8 +197,8 @@ struct proto_job {
 };
 
 /* A frame: begin writes a head, end puts the length into it (-E2BIG past PROTO_MAX_BODY). */
-size_t proto_begin(struct buf *b, uint16_t type, uint16_t error, uint64_t id, uint32_t uid,
-	uint32_t gid);
+size_t proto_begin(
+	struct buf *b, uint16_t type, uint16_t error, uint64_t id, uint32_t uid, uint32_t gid);
 int proto_end(struct buf *b, size_t begun);
 
 /* Reads a head from at least PROTO_HEAD bytes; -EMSGSIZE if its length is beyond the limit. */

@@ -74,8 +74,8 @@ struct engine_box {
 	enum engine_state state;
 	uint32_t owner;
 	char *template;
-	char *config;	/* the JSON that spec->config was; "" if unknown */
-	char *image_id; /* digest of the image; "" if unknown */
+	char *config;	 /* the JSON that spec->config was; "" if unknown */
+	char *image_id;	 /* digest of the image; "" if unknown */
 	int64_t created; /* seconds since the epoch */
 	int exit_code;	 /* of the container's PID 1; valid when EXITED and detailed */
 	bool oom;	 /* killed for memory; valid when detailed */
@@ -97,8 +97,8 @@ struct engine_ops {
 
 	void (*close)(struct engine *e);
 
-	/* Text for .sandboxfs/engine: name, version, API version, address; lines `key: value`. A new
-	 * string in *text. Also the way to ask whether the engine answers at all. */
+	/* Text for .sandboxfs/engine: name, version, API version, address; lines `key: value`. A
+	 * new string in *text. Also the way to ask whether the engine answers at all. */
 	int (*describe)(struct engine *e, char **text, struct err *err);
 
 	/* Is the image there? 0, or -ENOENT. */
@@ -114,7 +114,8 @@ struct engine_ops {
 	int (*start)(struct engine *e, const char *id, struct err *err);
 	int (*stop)(struct engine *e, const char *id, unsigned grace_s, struct err *err);
 	int (*pause)(struct engine *e, const char *id, bool pause, struct err *err);
-	/* New name and mark. With ENGINE_MARK_REMOVING the name is not used and is free afterwards. */
+	/* New name and mark. With ENGINE_MARK_REMOVING the name is not used and is free afterwards.
+	 */
 	int (*rename)(struct engine *e, const char *id, const char *name, enum engine_mark mark,
 		struct err *err);
 	/* Kills it and removes it with its anonymous volumes. Gone already: 0. */
