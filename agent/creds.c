@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Per-thread file rights: fsuid, fsgid, supplementary groups, by raw system calls (the C libraries
+ * would change all threads). With fsuid 0 the kernel gives the file capabilities back that it took
+ * with any other fsuid. What a thread has is cached in a thread-local.
+ */
+#include "agent/creds.h"
+
+#include "agent/sys.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+static struct user known;	 /* constant after creds_init() */
+static uint32_t own_uid, own_gid; /* constant after creds_init() */
+
+static _Thread_local struct {
+	bool changed; /* false: as at the thread's start, the agent's own */
+	uint32_t uid, gid;
+	bool groups; /* those of the known user */
+} now;
+
+void creds_init(const struct user *user)
+{
+	known = *user;
+	own_uid = geteuid();
+	own_gid = getegid();
+}
+
+static int refused(uint32_t uid, uint32_t gid, struct err *err)
+{
+	return err_set(err, EPERM, "the agent may not act as %u:%u: it lacks SETUID or SETGID", uid,
+		gid);
+}
+
+int creds_become(uint32_t uid, uint32_t gid, struct err *err)
+{
+	bool groups = known.n_groups && uid == known.uid;
+
+	if (!now.changed) {
+		now.uid = own_uid;
+		now.gid = own_gid;
+		/* The groups that the agent was started with are not ours to act with. */
+		if (own_uid == 0 && sys_setgroups(0, NULL) < 0 && uid)
+			return refused(uid, gid, err);
+		now.changed = true;
+	}
+	if (uid == now.uid && gid == now.gid && groups == now.groups)
+		return 0;
+	if (groups != now.groups) {
+		if (sys_setgroups(groups ? known.n_groups : 0, known.groups) < 0)
+			return refused(uid, gid, err);
+		now.groups = groups;
+	}
+	if (gid != now.gid) {
+		if (sys_setfsgid(gid) < 0)
+			return refused(uid, gid, err);
+		now.gid = gid;
+	}
+	if (uid != now.uid) {
+		if (sys_setfsuid(uid) < 0)
+			return refused(uid, gid, err);
+		now.uid = uid;
+	}
+	return 0;
+}
+
+void creds_own(void)
+{
+	creds_become(own_uid, own_gid, NULL);
+}

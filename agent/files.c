@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names and links. Any thread (the loop's or a worker's), with the caller's rights by
+ * creds_become(); pins give descriptors, so no path of more than one component is ever used.
+ */
+#include "agent/files.h"
+
+#include "agent/creds.h"
+#include "agent/handles.h"
+#include "common/cleanup.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+static void attr_time(struct proto_time *to, const struct sys_time *t)
+{
+	to->sec = t->sec;
+	to->nsec = t->nsec < 1000000000 ? t->nsec : 999999999;
+}
+
+void files_attr(const struct sys_statx *stx, struct proto_attr *a)
+{
+	*a = (struct proto_attr){.dev = sys_dev(stx),
+		.ino = stx->ino,
+		.mode = stx->mode,
+		.nlink = stx->nlink,
+		.uid = stx->uid,
+		.gid = stx->gid,
+		.size = stx->size,
+		.blocks = stx->blocks,
+		.blksize = stx->blksize,
+		.rdev_major = stx->rdev_major,
+		.rdev_minor = stx->rdev_minor};
+	attr_time(&a->atime, &stx->atime);
+	attr_time(&a->mtime, &stx->mtime);
+	attr_time(&a->ctime, &stx->ctime);
+	attr_time(&a->btime, &stx->btime);
+}
+
+int files_act(struct request *r)
+{
+	return creds_become(r->head.uid, r->head.gid, &r->err);
+}
+
+int files_made(struct request *r, const struct pin *parent, const char *name, uint64_t num)
+{
+	struct proto_attr attr;
+	struct sys_statx stx;
+	int ret;
+
+	if (sys_statx(parent->fd, name, &stx) < 0)
+		return -errno;
+	ret = node_add(r->session, num, parent, name, &stx);
+	if (ret < 0)
+		return ret;
+	files_attr(&stx, &attr);
+	proto_put_attr(&r->out, &attr);
+	return 0;
+}
+
+/* The start of every message that makes a name: the parent is open, the number free, and the
+ * thread has the caller's rights. */
+static int begin_make(struct request *r, uint64_t parent, uint64_t num, struct pin *pin)
+{
+	int ret;
+
+	if (node_taken(r->session, num))
+		return -EEXIST;
+	ret = pin_open(r->session, parent, pin);
+	return ret < 0 ? ret : files_act(r);
+}
+
+int files_lookup(struct request *r)
+{
+	uint64_t parent = wire_get_u64(&r->in);
+	cleanup_free char *name = proto_get_name(&r->in);
+	uint64_t num = wire_get_u64(&r->in);
+	auto_unpin struct pin pin = PIN_NONE;
+	int ret;
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	ret = begin_make(r, parent, num, &pin);
+	return ret < 0 ? ret : files_made(r, &pin, name, num);
+}
+
+int files_forget(struct request *r)
+{
+	uint32_t n = wire_get_u32(&r->in);
+
+	while (n-- && !r->in.bad) {
+		uint64_t num = wire_get_u64(&r->in);
+
+		if (!r->in.bad)
+			node_forget(r->session, num);
+	}
+	return 0;
+}
+
+int files_readlink(struct request *r)
+{
+	uint64_t num = wire_get_u64(&r->in);
+	auto_unpin struct pin pin = PIN_NONE;
+	char text[PROTO_PATH_MAX];
+	ssize_t n;
+	int ret;
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	ret = pin_open(r->session, num, &pin);
+	if (ret < 0)
+		return ret;
+	if (!S_ISLNK(pin.node->type))
+		return -EINVAL;
+	ret = files_act(r);
+	if (ret < 0)
+		return ret;
+	n = readlinkat(pin.fd, "", text, sizeof(text));
+	if (n < 0)
+		return -errno;
+	wire_bytes(&r->out, text, (size_t)n);
+	return 0;
+}
+
+int files_symlink(struct request *r)
+{
+	uint64_t parent = wire_get_u64(&r->in);
+	cleanup_free char *name = proto_get_name(&r->in);
+	uint64_t num = wire_get_u64(&r->in);
+	cleanup_free char *target = wire_get_str(&r->in, PROTO_PATH_MAX - 1);
+	auto_unpin struct pin pin = PIN_NONE;
+	int ret;
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	ret = begin_make(r, parent, num, &pin);
+	if (ret < 0)
+		return ret;
+	if (symlinkat(target, pin.fd, name) < 0)
+		return -errno;
+	return files_made(r, &pin, name, num);
+}
+
+int files_mknod(struct request *r)
+{
+	uint64_t parent = wire_get_u64(&r->in);
+	cleanup_free char *name = proto_get_name(&r->in);
+	uint64_t num = wire_get_u64(&r->in);
+	uint32_t mode = wire_get_u32(&r->in);
+	auto_unpin struct pin pin = PIN_NONE;
+	int ret;
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	if (S_ISCHR(mode) || S_ISBLK(mode))
+		return -EPERM;
+	if (!S_ISREG(mode) && !S_ISFIFO(mode) && !S_ISSOCK(mode))
+		return -EINVAL;
+	ret = begin_make(r, parent, num, &pin);
+	if (ret < 0)
+		return ret;
+	if (mknodat(pin.fd, name, mode & (S_IFMT | 07777), 0) < 0)
+		return -errno;
+	return files_made(r, &pin, name, num);
+}
+
+int files_mkdir(struct request *r)
+{
+	uint64_t parent = wire_get_u64(&r->in);
+	cleanup_free char *name = proto_get_name(&r->in);
+	uint64_t num = wire_get_u64(&r->in);
+	uint32_t mode = wire_get_u32(&r->in);
+	auto_unpin struct pin pin = PIN_NONE;
+	int ret;
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	ret = begin_make(r, parent, num, &pin);
+	if (ret < 0)
+		return ret;
+	if (mkdirat(pin.fd, name, mode & 07777) < 0)
+		return -errno;
+	return files_made(r, &pin, name, num);
+}
+
+static int remove_name(struct request *r, int flags)
+{
+	uint64_t parent = wire_get_u64(&r->in);
+	cleanup_free char *name = proto_get_name(&r->in);
+	auto_unpin struct pin pin = PIN_NONE;
+	int ret;
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	ret = pin_open(r->session, parent, &pin);
+	if (!ret)
+		ret = files_act(r);
+	if (ret < 0)
+		return ret;
+	return unlinkat(pin.fd, name, flags) < 0 ? -errno : 0;
+}
+
+int files_unlink(struct request *r)
+{
+	return remove_name(r, 0);
+}
+
+int files_rmdir(struct request *r)
+{
+	return remove_name(r, AT_REMOVEDIR);
+}
+
+int files_rename(struct request *r)
+{
+	uint64_t parent = wire_get_u64(&r->in);
+	cleanup_free char *name = proto_get_name(&r->in);
+	uint64_t newparent = wire_get_u64(&r->in);
+	cleanup_free char *newname = proto_get_name(&r->in);
+	uint32_t flags = wire_get_u32(&r->in);
+	auto_unpin struct pin from = PIN_NONE;
+	auto_unpin struct pin to = PIN_NONE;
+	int ret;
+
+	if (!wire_end(&r->in) || flags & ~(PROTO_RENAME_NOREPLACE | PROTO_RENAME_EXCHANGE))
+		return bad_request(r);
+	ret = pin_open(r->session, parent, &from);
+	if (!ret)
+		ret = pin_open(r->session, newparent, &to);
+	if (!ret)
+		ret = files_act(r);
+	if (ret < 0)
+		return ret;
+	/* The protocol's two flags are the kernel's. */
+	if (sys_renameat2(from.fd, name, to.fd, newname, flags) < 0)
+		return -errno;
+	if (from.node != to.node || strcmp(name, newname) != 0)
+		node_moved(r->session, from.node, name, to.node, newname,
+			flags & PROTO_RENAME_EXCHANGE);
+	return 0;
+}
+
+/* A second name for the open file that `of` is. Without /proc (or the right to link by descriptor)
+ * its own name has to do, and the result is checked. */
+static int link_node(const struct pin *of, int newfd, const char *newname)
+{
+	auto_unpin struct pin parent = PIN_NONE;
+	char path[48], name[PROTO_NAME_MAX + 1];
+	struct sys_statx stx;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", of->fd);
+	if (linkat(AT_FDCWD, path, newfd, newname, AT_SYMLINK_FOLLOW) == 0)
+		return 0;
+	if (errno != ENOENT && errno != ENOTDIR)
+		return -errno;
+	if (linkat(of->fd, "", newfd, newname, AT_EMPTY_PATH) == 0)
+		return 0;
+	if (pin_parent(of, &parent) < 0)
+		return -ESTALE;
+	pthread_mutex_lock(&of->s->lock);
+	strcpy(name, of->node->name);
+	pthread_mutex_unlock(&of->s->lock);
+	if (linkat(parent.fd, name, newfd, newname, 0) < 0)
+		return -errno;
+	if (sys_statx(newfd, newname, &stx) < 0)
+		return -errno;
+	if (stx.ino == of->node->ino && sys_dev(&stx) == of->node->dev)
+		return 0;
+	unlinkat(newfd, newname, 0);
+	return -ESTALE;
+}
+
+int files_link(struct request *r)
+{
+	uint64_t num = wire_get_u64(&r->in);
+	uint64_t newparent = wire_get_u64(&r->in);
+	cleanup_free char *newname = proto_get_name(&r->in);
+	auto_unpin struct pin of = PIN_NONE;
+	auto_unpin struct pin to = PIN_NONE;
+	struct proto_attr attr;
+	struct sys_statx stx;
+	int ret;
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	ret = pin_open(r->session, num, &of);
+	if (!ret)
+		ret = pin_open(r->session, newparent, &to);
+	if (!ret)
+		ret = files_act(r);
+	if (!ret)
+		ret = link_node(&of, to.fd, newname);
+	if (ret < 0)
+		return ret;
+	if (sys_statx(of.fd, "", &stx) < 0)
+		return -errno;
+	files_attr(&stx, &attr);
+	proto_put_attr(&r->out, &attr);
+	return 0;
+}
+
+int files_statfs(struct request *r)
+{
+	uint64_t num = wire_get_u64(&r->in);
+	auto_unpin struct pin pin = PIN_NONE;
+	struct statfs st;
+	int ret;
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	ret = pin_open(r->session, num, &pin);
+	if (!ret)
+		ret = files_act(r);
+	if (ret < 0)
+		return ret;
+	if (fstatfs(pin.fd, &st) < 0)
+		return -errno;
+	proto_put_statfs(&r->out, &(struct proto_statfs){.blocks = st.f_blocks,
+					  .bfree = st.f_bfree,
+					  .bavail = st.f_bavail,
+					  .files = st.f_files,
+					  .ffree = st.f_ffree,
+					  .bsize = (uint32_t)st.f_bsize,
+					  .frsize = (uint32_t)st.f_frsize,
+					  .namelen = (uint32_t)st.f_namelen});
+	return 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* The messages that name files: names, attributes, links. */
+#pragma once
+
+#include "agent/nodes.h"
+#include "agent/request.h"
+
+int files_lookup(struct request *r);
+int files_forget(struct request *r);
+int files_getattr(struct request *r);
+int files_setattr(struct request *r);
+int files_readlink(struct request *r);
+int files_symlink(struct request *r);
+int files_mknod(struct request *r);
+int files_mkdir(struct request *r);
+int files_unlink(struct request *r);
+int files_rmdir(struct request *r);
+int files_rename(struct request *r);
+int files_link(struct request *r);
+int files_statfs(struct request *r);
+
+/* A statx as the protocol has it. */
+void files_attr(const struct sys_statx *stx, struct proto_attr *a);
+
+/* Sets r's caller's rights; what follows is done with them. */
+int files_act(struct request *r);
+
+/* Remembers parent/name as node num and puts its attr into the reply. */
+int files_made(struct request *r, const struct pin *parent, const char *name, uint64_t num);
+
+/* Opens the pinned regular file with the caller's rights, never waiting, never another file in its
+ * place; the descriptor, or -errno. */
+int files_open(struct request *r, const struct pin *pin, int flags);

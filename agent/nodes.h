@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* Files that the daemon knows by number: (parent, name, device, inode), opened when needed. */
+#pragma once
+
+#include "agent/session.h"
+#include "agent/sys.h"
+
+struct handle;
+
+struct node {
+	struct link by_num, by_name;
+	struct node *parent; /* counted; NULL for the two roots */
+	char *name;
+	uint64_t num, dev, ino;
+	uint32_t type; /* S_IFMT bits */
+	int fd;	       /* O_PATH, or -1 */
+	unsigned busy; /* users of fd: it is not closed meanwhile */
+	unsigned refs; /* the table, children, pins, handles */
+	bool known;    /* in the tables */
+	struct node *newer, *older; /* when fd is open and this is no root */
+	struct handle *handles;	    /* open ones of this node */
+};
+
+/* A node in use: counted, and its descriptor open where asked. */
+struct pin {
+	struct session *s;
+	struct node *node;
+	int fd; /* -1: not opened */
+};
+
+#define PIN_NONE   ((struct pin){.fd = -1})
+#define auto_unpin __attribute__((cleanup(unpin)))
+
+int nodes_init(struct session *s, int root_fd, const char *workspace);
+void nodes_fini(struct session *s);
+
+/* -ESTALE: no such node, or another file is in its place. */
+int pin_node(struct session *s, uint64_t num, struct pin *pin);	 /* without fd */
+int pin_open(struct session *s, uint64_t num, struct pin *pin);	 /* with fd */
+int pin_parent(const struct pin *of, struct pin *pin);		 /* its parent, with fd */
+void unpin(struct pin *pin);
+bool pin_has_fd(const struct pin *pin); /* the node has a descriptor at hand, or is a root */
+
+/* Remembers a new one. -EEXIST: the number is in use. */
+int node_add(struct session *s, uint64_t num, const struct pin *parent, const char *name,
+	const struct sys_statx *stx);
+bool node_taken(struct session *s, uint64_t num);
+void node_forget(struct session *s, uint64_t num);
+void node_release(struct session *s, struct node *n); /* drops a count; lock held */
+
+/* parent/name is now to/toname; both change places when swap. */
+void node_moved(struct session *s, struct node *parent, const char *name, struct node *to,
+	const char *toname, bool swap);

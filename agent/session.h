@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* What a daemon has open here: nodes and handles. Outlives its connection for a while. */
+#pragma once
+
+#include "agent/table.h"
+#include "common/proto.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct node;
+
+struct session {
+	struct session *next; /* protected by the sessions' lock, as the next four */
+	uint8_t name[PROTO_SESSION];
+	unsigned conns;
+	unsigned refs; /* connections, requests under way, and the list */
+	int64_t detached_ms;
+
+	pthread_mutex_t lock;
+	struct table nodes;   /* by number; protected by lock, as all that follows */
+	struct table names;   /* nodes by parent and name */
+	struct table handles; /* by number */
+	struct node *newest, *oldest; /* nodes with a descriptor, by use */
+	unsigned n_fds, max_fds;
+};
+
+/* Before the first session. max_fds: node descriptors that a session may keep. */
+void sessions_init(int root_fd, const char *workspace, unsigned max_fds);
+
+/* The session of that name, counted for a new connection; made if there is none. NULL: memory. */
+struct session *session_attach(const uint8_t *name, bool *resumed);
+void session_detach(struct session *s); /* its connection has gone */
+void session_get(struct session *s);
+void session_put(struct session *s);
+
+/* Is anyone connected with it? */
+bool session_attached(const uint8_t *name);
+
+/* Drops what has been without a connection for too long; ms until the next is due, or -1. */
+int sessions_expire(void);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* The pool: threads are started when there is work and none is idle. `lock` guards all. */
+#include "agent/workers.h"
+
+#include "agent/request.h"
+#include "common/log.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#define WORKERS_MAX 4
+#define STACK_SIZE  (256u << 10)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
+static struct request *first, **last = &first; /* protected by lock, as the next two */
+static unsigned n_threads, n_idle;
+static void (*run_request)(struct request *r); /* constant after workers_init() */
+
+void workers_init(void (*run)(struct request *r))
+{
+	run_request = run;
+}
+
+static void *work(void *arg)
+{
+	struct request *r;
+
+	(void)arg;
+	pthread_mutex_lock(&lock);
+	for (;;) {
+		while (!first) {
+			n_idle++;
+			pthread_cond_wait(&more, &lock);
+			n_idle--;
+		}
+		r = first;
+		first = r->next;
+		if (!first)
+			last = &first;
+		pthread_mutex_unlock(&lock);
+		run_request(r);
+		pthread_mutex_lock(&lock);
+	}
+	return NULL;
+}
+
+/* Lock held. */
+static int start_one(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int ret;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, STACK_SIZE);
+	ret = pthread_create(&thread, &attr, work, NULL);
+	pthread_attr_destroy(&attr);
+	if (!ret)
+		n_threads++;
+	return -ret;
+}
+
+void workers_add(struct request *r)
+{
+	bool alone = false;
+
+	r->next = NULL;
+	pthread_mutex_lock(&lock);
+	if (!n_idle && n_threads < WORKERS_MAX && start_one() < 0 && !n_threads)
+		alone = true; /* pids.max: then the loop does it itself */
+	if (!alone) {
+		*last = r;
+		last = &r->next;
+		pthread_cond_signal(&more);
+	}
+	pthread_mutex_unlock(&lock);
+	if (alone)
+		run_request(r);
+}

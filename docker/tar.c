@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* Tar in memory. Any thread. */
+#include "docker/tar.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+
+#define CHUNK 65536u
+
+static la_ssize_t on_write(struct archive *a, void *arg, const void *p, size_t n)
+{
+	return buf_append(arg, p, n) ? -1 : (la_ssize_t)n;
+}
+
+static int make(
+	struct archive *a, struct archive_entry *e, const void *p, size_t n, struct buf *out)
+{
+	if (archive_write_set_format_ustar(a) || archive_write_add_filter_none(a))
+		return -1;
+	if (archive_write_set_bytes_in_last_block(a, 1))
+		return -1;
+	if (archive_write_open(a, out, NULL, on_write, NULL) || archive_write_header(a, e))
+		return -1;
+	if (archive_write_data(a, p, n) != (la_ssize_t)n)
+		return -1;
+	return archive_write_close(a) ? -1 : 0;
+}
+
+int tar_make(
+	const char *name, mode_t mode, const void *p, size_t n, struct buf *out, struct err *err)
+{
+	struct archive *a = archive_write_new();
+	struct archive_entry *e = archive_entry_new();
+	int rc = 0;
+
+	if (a && e) {
+		archive_entry_set_pathname(e, name);
+		archive_entry_set_filetype(e, AE_IFREG);
+		archive_entry_set_perm(e, mode);
+		archive_entry_set_size(e, (la_int64_t)n);
+	}
+	if (!a || !e || make(a, e, p, n, out))
+		rc = err_set(err, ENOMEM, "cannot make an archive: %s",
+			a && archive_error_string(a) ? archive_error_string(a) : "out of memory");
+	archive_entry_free(e);
+	archive_write_free(a);
+	return rc;
+}
+
+static int read_file(struct archive *a, struct buf *out, mode_t *mode, struct err *err)
+{
+	struct archive_entry *e;
+	la_ssize_t n;
+	uint8_t *to;
+	int got;
+
+	do {
+		got = archive_read_next_header(a, &e);
+	} while (got == ARCHIVE_OK && archive_entry_filetype(e) != AE_IFREG);
+	if (got == ARCHIVE_EOF)
+		return err_set(err, ENOENT, "no file in the archive");
+	if (got != ARCHIVE_OK)
+		return err_set(err, EPROTO, "the engine's archive: %s", archive_error_string(a));
+	*mode = archive_entry_perm(e);
+	do {
+		to = buf_reserve(out, CHUNK);
+		if (!to)
+			return err_set(err, EPROTO, "the engine's archive is too large");
+		n = archive_read_data(a, to, CHUNK);
+		if (n < 0)
+			return err_set(
+				err, EPROTO, "the engine's archive: %s", archive_error_string(a));
+		out->len += (size_t)n;
+	} while (n > 0);
+	return 0;
+}
+
+int tar_read(const void *p, size_t n, struct buf *out, mode_t *mode, struct err *err)
+{
+	struct archive *a = archive_read_new();
+	int rc;
+
+	if (!a || archive_read_support_format_tar(a))
+		rc = err_set(err, ENOMEM, "out of memory");
+	else if (archive_read_open_memory(a, p, n))
+		rc = err_set(err, EPROTO, "the engine's archive: %s", archive_error_string(a));
+	else
+		rc = read_file(a, out, mode, err);
+	archive_read_free(a);
+	return rc;
+}

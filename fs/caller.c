@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+#include "fs/caller.h"
+
+#include "common/cleanup.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PF_SIGNALED 0x400
+
+/* All of a small /proc file. False: no such thread. */
+static bool slurp(pid_t tid, const char *what, char *text, size_t size)
+{
+	char path[64];
+	cleanup_close int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, what);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, text, size - 1);
+	if (n <= 0)
+		return false;
+	text[n] = 0;
+	return true;
+}
+
+static uint64_t field(const char *status, const char *name, int base)
+{
+	const char *p = strstr(status, name);
+
+	return p ? strtoull(p + strlen(name), NULL, base) : 0;
+}
+
+static uint64_t bit(int sig)
+{
+	return UINT64_C(1) << (sig - 1);
+}
+
+bool caller_leaves(pid_t tid, bool alarm)
+{
+	uint64_t pending, caught, ignored, harmless, asked;
+	char status[4096];
+
+	if (tid <= 0 || !slurp(tid, "status", status, sizeof(status)))
+		return true;
+	pending = field(status, "\nSigPnd:", 16) | field(status, "\nShdPnd:", 16);
+	pending &= ~field(status, "\nSigBlk:", 16);
+	ignored = field(status, "\nSigIgn:", 16);
+	caught = field(status, "\nSigCgt:", 16);
+	harmless = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) |
+		   bit(SIGTTOU) | bit(SIGURG) | bit(SIGWINCH);
+	asked = bit(SIGINT) | bit(SIGTERM) | bit(SIGHUP) | bit(SIGQUIT) | bit(SIGKILL);
+	if (alarm)
+		asked |= bit(SIGALRM);
+	pending &= ~ignored;
+	return (pending & asked) || (pending & ~harmless & ~caught);
+}
+
+pid_t caller_process(pid_t tid)
+{
+	char status[4096];
+
+	if (tid <= 0 || !slurp(tid, "status", status, sizeof(status)))
+		return 0;
+	return (pid_t)field(status, "\nTgid:", 10);
+}
+
+bool caller_killed(pid_t tid)
+{
+	char stat[1024];
+	unsigned flags = 0;
+	const char *p;
+
+	if (tid <= 0 || !slurp(tid, "stat", stat, sizeof(stat)))
+		return false;
+	p = strrchr(stat, ')'); /* the name may hold anything */
+	if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
+		return false;
+	return flags & PF_SIGNALED;
+}

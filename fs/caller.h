@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* What the kernel tells of the process behind a request. Reads /proc; any thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Whether a signal is pending for which the caller (a thread) would want to leave a waiting system
+ * call: one that ends it, or INT, TERM, HUP, QUIT that it handles; ALRM too if alarm is set. True
+ * if the caller is gone. */
+bool caller_leaves(pid_t tid, bool alarm);
+
+/* The process that a thread belongs to; 0 if it cannot be known. */
+pid_t caller_process(pid_t tid);
+
+/* Whether it is being killed by a signal: then what it had written so far is not all it meant. */
+bool caller_killed(pid_t tid);

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* stdout, stderr and output of the last command: read from the agent as they are asked for. An open
+ * file stays with the command that was the last when it was opened. */
+#include "fs/ctl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+struct reading {
+	uint64_t job; /* 0: no command has run */
+};
+
+static unsigned stream_of(const struct inode *i)
+{
+	return i->which - CTL_STDOUT + PROTO_STREAM_STDOUT;
+}
+
+static struct reading *reading_of(const struct fuse_file_info *fi)
+{
+	return fi ? (struct reading *)(uintptr_t)fi->fh : NULL;
+}
+
+static bool get_job(struct op *op, struct wire_in *body, struct proto_job *j)
+{
+	proto_get_job(body, j);
+	if (!wire_end(body)) {
+		proto_job_fini(j);
+		return false;
+	}
+	itable_remember_job(op->ino->table, j);
+	return true;
+}
+
+static enum op_outcome reply_size(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	struct proto_job j;
+
+	if (!get_job(op, body, &j))
+		return OP_BAD;
+	if (req)
+		ctl_reply_attr(req, op->ino, j.size[stream_of(op->ino)]);
+	proto_job_fini(&j);
+	return OP_DONE;
+}
+
+static enum op_outcome size_unknown(struct op *op, fuse_req_t req, int r)
+{
+	(void)r;
+	if (req)
+		ctl_reply_attr(req, op->ino, 0);
+	return OP_DONE;
+}
+
+static void stream_getattr(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	struct reading *rd = reading_of(fi);
+	struct op *op;
+
+	if (rd && !rd->job) {
+		ctl_reply_attr(req, i, 0);
+		return;
+	}
+	op = ctl_ask_job(req, i, rd ? rd->job : 0, reply_size, size_unknown);
+	if (op)
+		op_send_now(op);
+}
+
+static void reply_open(struct op *op, fuse_req_t req, uint64_t job)
+{
+	struct reading *rd = malloc(sizeof(*rd));
+
+	if (!rd) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	rd->job = job;
+	op->fi.fh = (uint64_t)(uintptr_t)rd;
+	op->fi.direct_io = 1;
+	if (fuse_reply_open(req, &op->fi) < 0)
+		free(rd);
+}
+
+static enum op_outcome reply_opened(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	struct proto_job j;
+
+	if (!get_job(op, body, &j))
+		return OP_BAD;
+	if (req)
+		reply_open(op, req, j.job);
+	proto_job_fini(&j);
+	return OP_DONE;
+}
+
+/* No command has run: empty. A sandbox that is stopped keeps its output, out of reach. */
+static enum op_outcome open_unknown(struct op *op, fuse_req_t req, int r)
+{
+	if (!req)
+		return OP_DONE;
+	if (r == -ENOENT || (r == -EAGAIN && ctl_no_job_yet(op->sb)))
+		reply_open(op, req, 0);
+	else
+		fuse_reply_err(req, r == -EAGAIN ? ESHUTDOWN : -r);
+	return OP_DONE;
+}
+
+static void stream_open(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	struct op *op;
+
+	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
+		fuse_reply_err(req, EACCES);
+		return;
+	}
+	op = ctl_ask_job(req, i, 0, reply_opened, open_unknown);
+	if (op) {
+		op->fi = *fi;
+		op_send_now(op);
+	}
+}
+
+static enum op_outcome reply_read(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	size_t n;
+	const uint8_t *p = wire_get_bytes(body, op->size, &n);
+
+	if (!wire_end(body))
+		return OP_BAD;
+	if (req)
+		fuse_reply_buf(req, (const char *)p, n);
+	return OP_DONE;
+}
+
+static enum op_outcome read_failed(struct op *op, fuse_req_t req, int r)
+{
+	(void)op;
+	if (req)
+		fuse_reply_err(req, r == -EAGAIN ? ESHUTDOWN : -r);
+	return OP_DONE;
+}
+
+static void stream_read(
+	fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct reading *rd = reading_of(fi);
+	struct op *op;
+
+	if (!rd->job) {
+		fuse_reply_buf(req, NULL, 0);
+		return;
+	}
+	op = op_new(req, i, PROTO_JOB_READ, reply_read);
+	if (!op)
+		return;
+	op->failed = read_failed;
+	op->size = size < PROTO_MAX_DATA ? size : PROTO_MAX_DATA;
+	op->call.repeat = true;
+	wire_u64(&op->call.frame, rd->job);
+	wire_u8(&op->call.frame, (uint8_t)stream_of(i));
+	wire_u64(&op->call.frame, (uint64_t)off);
+	wire_u32(&op->call.frame, (uint32_t)op->size);
+	op_send_now(op);
+}
+
+static void stream_release(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	(void)i;
+	free(reading_of(fi));
+	fuse_reply_err(req, 0);
+}
+
+const struct node_ops ctl_stream_ops = {
+	.kind = 's',
+	.getattr = stream_getattr,
+	.open = stream_open,
+	.read = stream_read,
+	.release = stream_release,
+};

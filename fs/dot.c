@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* .sandboxfs: what the mount says of itself, and rootfs/, where each sandbox's whole file system
+ * is. */
+#include "fs/dirlist.h"
+#include "fs/text.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void dir_getattr(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	struct stat st;
+
+	(void)fi;
+	inode_fixed_stat(i, S_IFDIR | 0755, 0, &st);
+	fuse_reply_attr(req, &st, 0);
+}
+
+static void dot_lookup(fuse_req_t req, struct inode *dir, const char *name)
+{
+	for (unsigned k = TEXT_README + 1; k < TEXTS; k++) {
+		if (strcmp(name, text_name(k)) == 0) {
+			text_lookup(req, k);
+			return;
+		}
+	}
+	if (strcmp(name, "rootfs") == 0)
+		inode_reply_fixed(
+			req, inode_fixed(dir->fs->table, &dot_rootfs_ops, 0), S_IFDIR | 0755, 0);
+	else
+		fuse_reply_err(req, ENOENT);
+}
+
+static void dot_opendir(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	struct dirlist *d = dirlist_new();
+
+	(void)i;
+	for (unsigned k = TEXT_README + 1; d && k < TEXTS; k++)
+		dirlist_add(d, text_name(k), 1, S_IFREG);
+	if (d)
+		dirlist_add(d, "rootfs", 1, S_IFDIR);
+	dirlist_reply_open(req, d, fi);
+}
+
+const struct node_ops dot_ops = {
+	.kind = 'D',
+	.lookup = dot_lookup,
+	.getattr = dir_getattr,
+	.opendir = dot_opendir,
+	.readdir = dirlist_readdir,
+	.releasedir = dirlist_release,
+};
+
+static void rootfs_lookup(fuse_req_t req, struct inode *dir, const char *name)
+{
+	struct sandbox *sb = registry_find(dir->fs->registry, name);
+	struct itable *t = sb ? itable_of(dir->fs, sb) : NULL;
+
+	if (!sb)
+		fuse_reply_err(req, ENOENT);
+	else
+		inode_reply_fixed(req, t ? inode_tree(t, TREE_ROOTFS) : NULL, S_IFDIR | 0755, 0);
+	if (sb)
+		sandbox_put(sb);
+}
+
+static void list_one(void *arg, const char *name, struct sandbox *sb)
+{
+	(void)sb;
+	dirlist_add(arg, name, 1, S_IFDIR);
+}
+
+static void rootfs_opendir(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	struct dirlist *d = dirlist_new();
+
+	if (d)
+		registry_each(i->fs->registry, list_one, d);
+	dirlist_reply_open(req, d, fi);
+}
+
+const struct node_ops dot_rootfs_ops = {
+	.kind = 'F',
+	.lookup = rootfs_lookup,
+	.getattr = dir_getattr,
+	.opendir = rootfs_opendir,
+	.readdir = dirlist_readdir,
+	.releasedir = dirlist_release,
+};

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* The mount: what every kind of node can reach. One struct fs a daemon. */
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+#include "fs/options.h"
+#include "sandbox/registry.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct inode;
+struct itable;
+struct op_table;
+
+struct fs {
+	const struct options *options;
+	struct registry *registry;
+	struct itable *
+		tables; /* every table there is, this mount's own first; protected by tables_lock */
+	pthread_mutex_t tables_lock;
+	struct itable *table; /* of the nodes that belong to no sandbox */
+	struct inode *root;
+	struct op_table *ops;	  /* requests that wait for an agent */
+	_Atomic uint64_t next_id; /* node and handle numbers; never used twice */
+	uint32_t mounter_uid, mounter_gid;
+	struct timespec mounted;
+};
+
+/*
+ * What a kind of node can do: the low-level operations with the node in place of its number. A
+ * member that is NULL fails with the errno that a Unix user would expect (ops.c). Each must reply
+ * exactly once, now or later.
+ */
+struct node_ops {
+	uint8_t kind; /* one letter each: part of a fixed node's identity */
+	void (*lookup)(fuse_req_t req, struct inode *dir, const char *name);
+	void (*getattr)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+	void (*setattr)(fuse_req_t req, struct inode *i, const struct stat *st, int to_set,
+		struct fuse_file_info *fi);
+	void (*access)(fuse_req_t req, struct inode *i, int mask);
+	void (*readlink)(fuse_req_t req, struct inode *i);
+	void (*mknod)(fuse_req_t req, struct inode *dir, const char *name, mode_t mode);
+	void (*mkdir)(fuse_req_t req, struct inode *dir, const char *name, mode_t mode);
+	void (*unlink)(fuse_req_t req, struct inode *dir, const char *name);
+	void (*rmdir)(fuse_req_t req, struct inode *dir, const char *name);
+	void (*symlink)(fuse_req_t req, struct inode *dir, const char *name, const char *text);
+	void (*rename)(fuse_req_t req, struct inode *dir, const char *name, struct inode *to,
+		const char *new_name, unsigned flags);
+	void (*link)(fuse_req_t req, struct inode *i, struct inode *to, const char *name);
+	void (*open)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+	void (*create)(fuse_req_t req, struct inode *dir, const char *name, mode_t mode,
+		struct fuse_file_info *fi);
+	void (*read)(
+		fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi);
+	void (*write)(fuse_req_t req, struct inode *i, const char *data, size_t size, off_t off,
+		struct fuse_file_info *fi);
+	void (*flush)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+	void (*release)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+	void (*fsync)(fuse_req_t req, struct inode *i, int data_only, struct fuse_file_info *fi);
+	void (*opendir)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+	void (*readdir)(fuse_req_t req, struct inode *i, size_t size, off_t off,
+		struct fuse_file_info *fi, bool plus);
+	void (*releasedir)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+	void (*statfs)(fuse_req_t req, struct inode *i);
+};
+
+/* One file a kind of node. */
+extern const struct node_ops root_ops;	     /* root.c: the mount's root */
+extern const struct node_ops text_ops;	     /* text.c: README, .sandboxfs/version ... */
+extern const struct node_ops dot_ops;	     /* dot.c: .sandboxfs */
+extern const struct node_ops dot_rootfs_ops; /* dot.c: .sandboxfs/rootfs */
+extern const struct node_ops sandbox_ops;    /* box.c: a sandbox's directory */
+extern const struct node_ops empty_ops;	     /* box.c: a directory with nothing in it */
+extern const struct node_ops fixed_link_ops; /* box.c: rootfs, and the workspace within it */
+extern const struct node_ops ctl_ops;	     /* ctl.c: ctl/ */
+extern const struct node_ops ctl_text_ops;   /* ctl_text.c: result, summary, state ... */
+extern const struct node_ops ctl_stream_ops; /* ctl_stream.c: stdout, stderr, output */
+extern const struct node_ops exec_ops;	     /* exec.c: exec, argv */
+extern const struct node_ops tree_ops;	     /* tree.c: whatever lives in the sandbox */
+
+extern const struct fuse_lowlevel_ops fs_lowlevel_ops; /* ops.c */
+
+struct fs *fs_of(fuse_req_t req);
+
+/* The words go to .sandboxfs/errors (and ctl/error, where sb is not NULL), the errno to the caller.
+ */
+void fs_fail(fuse_req_t req, struct sandbox *sb, const char *op, const char *path,
+	const struct err *err);

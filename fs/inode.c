@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tables of nodes: one a sandbox and one for the mount itself; each table's lock guards it.
+ * A directory or symlink is found again by (parent node, name), never by its inode, which can
+ * appear at two depths: READLINK knows only the node, and the depth decides what a link may say.
+ * Other files are found by device, inode and birth time, so that hard links are one node.
+ */
+#include "fs/inode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <utlist.h>
+
+#define KEY_MAX (1 + 8 + PROTO_NAME_MAX)
+
+struct itable {
+	struct fs *fs;
+	struct sandbox *sb; /* not a reference: its nodes hold one each */
+	uint64_t seed;
+	pthread_mutex_t lock;
+	struct inode *nodes;	    /* protected by lock */
+	struct proto_job last_job;  /* command is NULL while there was none; protected by lock */
+	struct itable *prev, *next; /* in fs->tables; protected by fs->tables_lock */
+};
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
+	h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+	h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
+	return h ^ (h >> 31);
+}
+
+struct itable *itable_new(struct fs *fs, struct sandbox *sb)
+{
+	struct itable *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->fs = fs;
+	t->sb = sb;
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_mutex_lock(&fs->tables_lock);
+	DL_APPEND(fs->tables, t);
+	pthread_mutex_unlock(&fs->tables_lock);
+	return t;
+}
+
+void itable_free(struct itable *t)
+{
+	pthread_mutex_lock(&t->fs->tables_lock);
+	DL_DELETE(t->fs->tables, t);
+	pthread_mutex_unlock(&t->fs->tables_lock);
+	pthread_mutex_destroy(&t->lock);
+	proto_job_fini(&t->last_job);
+	free(t);
+}
+
+struct itable *itable_next(struct fs *fs, struct itable *t)
+{
+	struct itable *next;
+
+	pthread_mutex_lock(&fs->tables_lock);
+	next = t ? t->next : fs->tables;
+	pthread_mutex_unlock(&fs->tables_lock);
+	return next;
+}
+
+static void copy_job(struct proto_job *to, const struct proto_job *from)
+{
+	*to = *from;
+	to->command = strdup(from->command);
+	to->words = strdup(from->words);
+	if (!to->command || !to->words)
+		proto_job_fini(to);
+}
+
+void itable_remember_job(struct itable *t, const struct proto_job *j)
+{
+	pthread_mutex_lock(&t->lock);
+	if (j->job >= t->last_job.job) {
+		proto_job_fini(&t->last_job);
+		copy_job(&t->last_job, j);
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
+bool itable_recall_job(struct itable *t, struct proto_job *j)
+{
+	pthread_mutex_lock(&t->lock);
+	if (t->last_job.command)
+		copy_job(j, &t->last_job);
+	pthread_mutex_unlock(&t->lock);
+	return j->command != NULL;
+}
+
+static void unkey(struct inode *i)
+{
+	if (!i->key)
+		return;
+	HASH_DEL(i->table->nodes, i);
+	free(i->key);
+	i->key = NULL;
+}
+
+void itable_clear(struct itable *t)
+{
+	struct inode *i, *tmp, *list = NULL;
+
+	/* Nodes hold references on the sandbox that holds the table: collect, then let go. */
+	pthread_mutex_lock(&t->lock);
+	HASH_ITER (hh, t->nodes, i, tmp) {
+		unkey(i);
+		i->hh.next = list;
+		list = i;
+	}
+	pthread_mutex_unlock(&t->lock);
+	while ((i = list)) {
+		list = i->hh.next;
+		if (i->lookups) {
+			i->lookups = 0;
+			inode_put(i);
+		}
+	}
+}
+
+static void *make_table(struct sandbox *sb, void *arg)
+{
+	return itable_new(arg, sb);
+}
+
+static void drop_table(void *view)
+{
+	itable_free(view);
+}
+
+struct itable *itable_of(struct fs *fs, struct sandbox *sb)
+{
+	return sandbox_view(sb, make_table, fs, drop_table);
+}
+
+struct inode *inode_of(fuse_req_t req, fuse_ino_t ino)
+{
+	return ino == FUSE_ROOT_ID ? fs_of(req)->root : (struct inode *)(uintptr_t)ino;
+}
+
+void inode_get(struct inode *i)
+{
+	i->refs++;
+}
+
+void inode_put(struct inode *i)
+{
+	while (i && --i->refs == 0) {
+		struct inode *parent = i->parent;
+
+		if (i->epoch)
+			inode_give_back(i->sb, i->epoch, i->node, 1);
+		free(i->name);
+		if (i->sb)
+			sandbox_put(i->sb);
+		free(i);
+		i = parent; /* not recursion: a path may be deep */
+	}
+}
+
+void inode_forget(struct inode *i, uint64_t n)
+{
+	struct itable *t = i->table;
+	bool last;
+
+	if (i == i->fs->root)
+		return;
+	pthread_mutex_lock(&t->lock);
+	i->lookups = i->lookups > n ? i->lookups - n : 0;
+	last = i->lookups == 0;
+	if (last)
+		unkey(i);
+	pthread_mutex_unlock(&t->lock);
+	if (last)
+		inode_put(i); /* the kernel's reference */
+}
+
+static struct inode *node_new(struct itable *t, const struct node_ops *ops)
+{
+	struct inode *i = calloc(1, sizeof(*i));
+
+	if (!i)
+		return NULL;
+	i->refs = 1;
+	i->ops = ops;
+	i->fs = t->fs;
+	i->table = t;
+	i->sb = t->sb;
+	if (i->sb)
+		sandbox_get(i->sb);
+	return i;
+}
+
+static struct inode *find(struct itable *t, const uint8_t *key, size_t n)
+{
+	struct inode *i;
+
+	HASH_FIND(hh, t->nodes, key, n, i);
+	return i;
+}
+
+/* With the lock held. False: no memory. */
+static bool enter(struct inode *i, const uint8_t *key, size_t n)
+{
+	i->key = malloc(n);
+	if (!i->key)
+		return false;
+	memcpy(i->key, key, n);
+	HASH_ADD_KEYPTR(hh, i->table->nodes, i->key, n, i);
+	return true;
+}
+
+static size_t key_u64(uint8_t *key, size_t at, uint64_t v)
+{
+	memcpy(key + at, &v, sizeof(v));
+	return at + sizeof(v);
+}
+
+static uint64_t table_seed(struct itable *t)
+{
+	if (!t->seed)
+		t->seed = t->sb ? sandbox_seed(t->sb) : 1;
+	return t->seed ? t->seed : 7; /* no container yet: only fixed nodes are asked for */
+}
+
+static struct inode *fixed(
+	struct itable *t, const struct node_ops *ops, unsigned which, enum tree tree)
+{
+	uint8_t key[KEY_MAX] = {'f', ops->kind};
+	size_t n = key_u64(key, 2, which);
+	struct inode *i;
+
+	pthread_mutex_lock(&t->lock);
+	i = find(t, key, n);
+	if (i) {
+		i->lookups++;
+	} else if ((i = node_new(t, ops))) {
+		i->which = which;
+		i->tree = tree;
+		i->node = tree == TREE_ROOTFS ? PROTO_NODE_ROOT : PROTO_NODE_WORKSPACE;
+		i->type = S_IFDIR;
+		i->lookups = 1;
+		i->ino = mix(mix(table_seed(t), 1), ((uint64_t)ops->kind << 32) + which);
+		if (!enter(i, key, n)) {
+			pthread_mutex_unlock(&t->lock);
+			inode_put(i);
+			return NULL;
+		}
+	}
+	pthread_mutex_unlock(&t->lock);
+	return i;
+}
+
+struct inode *inode_fixed(struct itable *t, const struct node_ops *ops, unsigned which)
+{
+	return fixed(t, ops, which, TREE_NONE);
+}
+
+struct inode *inode_tree(struct itable *t, enum tree tree)
+{
+	return fixed(t, &tree_ops, tree, tree);
+}
+
+static size_t name_key(uint8_t *key, const struct inode *dir, const char *name)
+{
+	size_t len = strlen(name), n;
+
+	/* The trees' roots have small numbers of their own, so every parent has one. */
+	key[0] = 'n';
+	n = key_u64(key, 1, dir->node);
+	memcpy(key + n, name, len);
+	return n + len;
+}
+
+static size_t ino_key(uint8_t *key, const struct proto_attr *a)
+{
+	size_t n;
+
+	key[0] = 'i';
+	n = key_u64(key, 1, a->dev);
+	n = key_u64(key, n, a->ino);
+	n = key_u64(key, n, (uint64_t)a->btime.sec);
+	return key_u64(key, n, a->btime.nsec);
+}
+
+static bool same_file(const struct inode *i, uint32_t epoch, const struct proto_attr *a)
+{
+	return i->epoch == epoch && i->dev == a->dev && i->real_ino == a->ino &&
+	       i->type == (a->mode & S_IFMT) && i->btime.sec == a->btime.sec &&
+	       i->btime.nsec == a->btime.nsec;
+}
+
+struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, uint32_t epoch,
+	const struct proto_attr *a)
+{
+	struct itable *t = dir->table;
+	bool by_name = S_ISDIR(a->mode) || S_ISLNK(a->mode);
+	uint8_t key[KEY_MAX];
+	size_t n = by_name ? name_key(key, dir, name) : ino_key(key, a);
+	struct inode *i, *old;
+
+	pthread_mutex_lock(&t->lock);
+	old = find(t, key, n);
+	if (old && same_file(old, epoch, a)) {
+		old->lookups++;
+		pthread_mutex_unlock(&t->lock);
+		inode_give_back(dir->sb, epoch, node, 1);
+		return old;
+	}
+	if (old)
+		unkey(old); /* another file has that name, or number, now */
+	i = node_new(t, &tree_ops);
+	if (i) {
+		i->tree = dir->tree;
+		i->node = node;
+		i->epoch = epoch;
+		i->type = a->mode & S_IFMT;
+		i->dev = a->dev;
+		i->real_ino = a->ino;
+		i->btime = a->btime;
+		i->ino = mix(mix(table_seed(t), a->dev), a->ino);
+		i->lookups = 1;
+		i->name = by_name ? strdup(name) : NULL;
+		if (by_name) {
+			i->parent = dir;
+			inode_get(dir);
+		}
+		if ((by_name && !i->name) || !enter(i, key, n)) {
+			pthread_mutex_unlock(&t->lock);
+			inode_put(i);
+			return NULL;
+		}
+	}
+	pthread_mutex_unlock(&t->lock);
+	if (!i)
+		inode_give_back(dir->sb, epoch, node, 1);
+	return i;
+}
+
+/* With the lock held. The old parent, whose reference is the caller's now; NULL: nothing moved. */
+static struct inode *rekey(struct inode *i, struct inode *to, const char *new_name)
+{
+	struct inode *was = i->parent;
+	uint8_t key[KEY_MAX];
+	char *name = strdup(new_name);
+
+	unkey(i);
+	if (!name || !enter(i, key, name_key(key, to, new_name))) {
+		free(name); /* the kernel's node lives on, unfindable; the next lookup makes another
+			     */
+		return NULL;
+	}
+	free(i->name);
+	i->name = name;
+	i->parent = to;
+	inode_get(to);
+	return was;
+}
+
+void inode_moved(
+	struct inode *dir, const char *name, struct inode *to, const char *new_name, bool exchange)
+{
+	struct itable *t = dir->table;
+	struct inode *i, *other, *was = NULL, *was_other = NULL;
+	uint8_t key[KEY_MAX];
+
+	pthread_mutex_lock(&t->lock);
+	i = find(t, key, name_key(key, dir, name));
+	other = find(t, key, name_key(key, to, new_name));
+	if (i != other) {
+		if (other)
+			unkey(other);
+		if (i)
+			was = rekey(i, to, new_name);
+		if (other && exchange)
+			was_other = rekey(other, dir, name);
+	}
+	pthread_mutex_unlock(&t->lock);
+	inode_put(was);
+	inode_put(was_other);
+}
+
+void inode_removed(struct inode *dir, const char *name)
+{
+	struct itable *t = dir->table;
+	uint8_t key[KEY_MAX];
+	struct inode *i;
+
+	pthread_mutex_lock(&t->lock);
+	i = find(t, key, name_key(key, dir, name));
+	if (i)
+		unkey(i);
+	pthread_mutex_unlock(&t->lock);
+}
+
+struct inode *inode_parent(struct inode *i)
+{
+	struct inode *parent;
+
+	pthread_mutex_lock(&i->table->lock);
+	parent = i->parent;
+	if (parent)
+		inode_get(parent);
+	pthread_mutex_unlock(&i->table->lock);
+	return parent;
+}
+
+int inode_place(struct inode *i, char *path, size_t size, unsigned *depth)
+{
+	struct itable *t = i->table;
+	size_t at = size - 1;
+	unsigned n = 0;
+	int r = 0;
+
+	path[at] = 0;
+	pthread_mutex_lock(&t->lock);
+	for (; i->parent && !r; i = i->parent, n++) {
+		size_t len = strlen(i->name);
+
+		if (len + 1 > at) {
+			r = -ENAMETOOLONG;
+			break;
+		}
+		at -= len;
+		memcpy(path + at, i->name, len);
+		path[--at] = '/';
+	}
+	pthread_mutex_unlock(&t->lock);
+	memmove(path, path + at, size - at);
+	*depth = n;
+	return r;
+}
+
+void inode_give_back(struct sandbox *sb, uint32_t epoch, uint64_t first, uint32_t n)
+{
+	struct buf frame;
+
+	if (!n)
+		return;
+	buf_init(&frame, PROTO_HEAD + 4 + 8 * (size_t)n);
+	proto_begin(&frame, PROTO_FORGET, 0, 0, 0, 0);
+	wire_u32(&frame, n);
+	for (uint32_t k = 0; k < n; k++)
+		wire_u64(&frame, first + k);
+	sandbox_post(sb, epoch, &frame);
+	buf_fini(&frame);
+}
+
+int inode_stat(const struct inode *i, const struct proto_attr *a, struct stat *st)
+{
+	uint32_t type = a->mode & S_IFMT;
+
+	if (type != i->type || (a->mode & ~(S_IFMT | 07777u)) || a->size > INT64_MAX ||
+		a->blocks > INT64_MAX)
+		return -EIO;
+	memset(st, 0, sizeof(*st));
+	st->st_ino = i->ino;
+	st->st_mode = a->mode;
+	st->st_nlink = a->nlink;
+	st->st_uid = a->uid;
+	st->st_gid = a->gid;
+	st->st_rdev = makedev(a->rdev_major, a->rdev_minor);
+	st->st_size = (off_t)a->size;
+	st->st_blocks = (blkcnt_t)a->blocks;
+	st->st_blksize = (blksize_t)a->blksize;
+	st->st_atim = (struct timespec){a->atime.sec, a->atime.nsec};
+	st->st_mtim = (struct timespec){a->mtime.sec, a->mtime.nsec};
+	st->st_ctim = (struct timespec){a->ctime.sec, a->ctime.nsec};
+	return 0;
+}
+
+void inode_fixed_stat(const struct inode *i, mode_t mode, size_t size, struct stat *st)
+{
+	struct sandbox_info info;
+
+	memset(st, 0, sizeof(*st));
+	st->st_ino = i->ino;
+	st->st_mode = mode;
+	st->st_nlink = S_ISDIR(mode) ? 2 : 1;
+	st->st_size = (off_t)size;
+	st->st_blocks = (blkcnt_t)((size + 511) / 512);
+	st->st_blksize = 4096;
+	st->st_uid = i->fs->mounter_uid;
+	st->st_gid = i->fs->mounter_gid;
+	st->st_mtim = i->fs->mounted;
+	if (i->sb && sandbox_info(i->sb, &info) == 0) {
+		if (info.owner != st->st_uid)
+			st->st_gid = info.owner;
+		st->st_uid = info.owner;
+		st->st_mtim = (struct timespec){.tv_sec = info.created};
+		sandbox_info_fini(&info);
+	}
+	st->st_atim = st->st_ctim = st->st_mtim;
+}
+
+void inode_reply_entry(fuse_req_t req, struct inode *i, const struct stat *st)
+{
+	/* Timeouts are zero: the kernel asks again each time, until there are invalidations. */
+	struct fuse_entry_param e = {.ino = (fuse_ino_t)(uintptr_t)i, .generation = 1, .attr = *st};
+
+	if (fuse_reply_entry(req, &e) < 0)
+		inode_forget(i, 1);
+}
+
+void inode_reply_fixed(fuse_req_t req, struct inode *i, mode_t mode, size_t size)
+{
+	struct stat st;
+
+	if (!i) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	inode_fixed_stat(i, mode, size, &st);
+	inode_reply_entry(req, i, &st);
+}

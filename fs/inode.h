@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Nodes that the kernel knows. Two lifetimes: the kernel's lookup count, and references for use in
+ * flight. A node's number towards the kernel is its address; numbers towards the agent are never
+ * used twice.
+ */
+#pragma once
+
+#include "common/proto.h"
+#include "fs/fs.h"
+
+#include <uthash.h>
+
+enum tree { TREE_NONE, TREE_WORKSPACE, TREE_ROOTFS };
+
+struct inode {
+	_Atomic int refs;
+	const struct node_ops *ops;
+	struct fs *fs;
+	struct itable *table;
+	struct sandbox *sb; /* a reference, or NULL */
+	unsigned which;	    /* fixed nodes: which of its kind */
+	uint64_t ino;	    /* st_ino */
+
+	/* Of what lives in a sandbox. */
+	enum tree tree;
+	uint64_t node;	/* its number towards the agent */
+	uint32_t epoch; /* the agent's session that knows it; 0: always valid */
+	uint32_t type;	/* S_IFMT bits */
+	uint64_t dev, real_ino;
+	struct proto_time btime;
+
+	/* Protected by the table's lock. */
+	uint64_t lookups;
+	struct inode *parent; /* as the kernel was told; directories and symlinks; a reference */
+	char *name;
+	uint8_t *key; /* NULL when not in the table */
+	UT_hash_handle hh;
+};
+
+struct itable *itable_new(struct fs *fs, struct sandbox *sb);
+/* Frees every node: only when no request can come any more. */
+void itable_clear(struct itable *t);
+void itable_free(struct itable *t);
+/* All tables, one after another; NULL begins and ends. */
+struct itable *itable_next(struct fs *fs, struct itable *t);
+/* The last command that was seen here, for when its sandbox cannot be asked. recall: false if none;
+ * else a copy that proto_job_fini frees. */
+void itable_remember_job(struct itable *t, const struct proto_job *j);
+bool itable_recall_job(struct itable *t, struct proto_job *j);
+/* The table of a sandbox, made when first asked for. NULL: no memory. */
+struct itable *itable_of(struct fs *fs, struct sandbox *sb);
+
+struct inode *inode_of(fuse_req_t req, fuse_ino_t ino);
+void inode_get(struct inode *i);
+void inode_put(struct inode *i);
+void inode_forget(struct inode *i, uint64_t n);
+
+/* A node that is always there: kind and index in a table. With a lookup count of the kernel's
+ * added; NULL: no memory. */
+struct inode *inode_fixed(struct itable *t, const struct node_ops *ops, unsigned which);
+/* A tree's root: the workspace or the whole file system. The same. */
+struct inode *inode_tree(struct itable *t, enum tree tree);
+
+/* The node of what the agent found as `name` in dir, under the number that it was given. Finds the
+ * one that the kernel has already (the surplus number is then given back to the agent), or makes
+ * it. With a lookup count of the kernel's added; NULL: no memory. */
+struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, uint32_t epoch,
+	const struct proto_attr *attr);
+
+/* After the host moved or removed a name. */
+void inode_moved(
+	struct inode *dir, const char *name, struct inode *to, const char *new_name, bool exchange);
+void inode_removed(struct inode *dir, const char *name);
+
+/* How many directories lie between i and its tree's root (the root: 0), and the path from it, with
+ * a leading '/' for each part ("" for the root), along the parents that the kernel was told. For a
+ * symlink or a directory. -ENAMETOOLONG, -ESTALE. */
+int inode_place(struct inode *i, char *path, size_t size, unsigned *depth);
+
+/* A directory's or symlink's parent as the kernel was told: a new reference; NULL for a tree's
+ * root. */
+struct inode *inode_parent(struct inode *i);
+
+/* Tells the agent that numbers are free again. */
+void inode_give_back(struct sandbox *sb, uint32_t epoch, uint64_t first, uint32_t n);
+
+/* Attributes as the kernel wants them. -EIO if they cannot be. */
+int inode_stat(const struct inode *i, const struct proto_attr *a, struct stat *st);
+/* Of a fixed node. */
+void inode_fixed_stat(const struct inode *i, mode_t mode, size_t size, struct stat *st);
+
+/* Answers a lookup with a node that has had a count added; takes it back if the kernel has gone. */
+void inode_reply_entry(fuse_req_t req, struct inode *i, const struct stat *st);
+/* The same for a fixed node; NULL is ENOMEM. */
+void inode_reply_fixed(fuse_req_t req, struct inode *i, mode_t mode, size_t size);

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests in flight and their interrupts. The table (by a number that is never used twice, because
+ * an interrupt may come for a request that is being answered) has one lock. The kernel sends
+ * INTERRUPT once, for the first signal of any kind: SIGCHLD must not end a command, but the SIGINT
+ * after it must, and is not announced. So an interrupted request's caller is looked at, now and
+ * every 100 ms while the request lasts, and leaves only if a signal is pending that it would leave
+ * for.
+ */
+#include "fs/op.h"
+
+#include "fs/caller.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define TICK_MS	      100
+#define PATIENT_TICKS 5 /* an agent that can answer has this long to do so */
+
+struct op_table {
+	pthread_mutex_t lock;
+	struct op *ops;	      /* protected by lock */
+	uint64_t next_id;     /* protected by lock */
+	unsigned interrupted; /* how many of them are; protected by lock */
+	bool ticking;	      /* protected by lock */
+};
+
+struct op_table *op_table_new(void)
+{
+	struct op_table *t = calloc(1, sizeof(*t));
+
+	if (t)
+		pthread_mutex_init(&t->lock, NULL);
+	return t;
+}
+
+void op_table_free(struct op_table *t)
+{
+	if (!t)
+		return;
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+static void op_free(struct op *op)
+{
+	if (op->fini)
+		op->fini(op);
+	call_fini(&op->call);
+	if (op->ino)
+		inode_put(op->ino);
+	if (op->ino2)
+		inode_put(op->ino2);
+	sandbox_put(op->sb);
+	free(op->name);
+	free(op->name2);
+	free(op);
+}
+
+static void table_remove(struct op *op)
+{
+	struct op_table *t = op->fs->ops;
+
+	pthread_mutex_lock(&t->lock);
+	HASH_DEL(t->ops, op);
+	t->interrupted -= op->interrupted;
+	pthread_mutex_unlock(&t->lock);
+}
+
+static bool op_done(struct call *c, int r, struct wire_in *body)
+{
+	struct op *op = (struct op *)c;
+	enum op_outcome out = OP_DONE;
+	fuse_req_t req;
+
+	table_remove(op);
+	req = atomic_exchange(&op->req, NULL);
+	if (r == 0)
+		out = op->reply(op, req, body);
+	else if (op->failed)
+		out = op->failed(op, req, r);
+	else if (req)
+		fuse_reply_err(req, -r);
+	if (out == OP_BAD && req)
+		fuse_reply_err(req, EIO);
+	if (out == OP_AGAIN) {
+		atomic_store(&op->req, req);
+		op_send(op);
+	} else {
+		op_free(op);
+	}
+	return out != OP_BAD;
+}
+
+static void prepare(struct op *op, uint16_t type)
+{
+	bool as_user = !op->fs->options->allow_other;
+
+	call_begin(&op->call, type, op->uid, op->gid);
+	op->call.as_user = as_user;
+	op->call.epoch = op->epoch;
+	op->call.done = op_done;
+}
+
+struct op *op_new(fuse_req_t req, struct inode *ino, uint16_t type,
+	enum op_outcome (*reply)(struct op *op, fuse_req_t req, struct wire_in *body))
+{
+	struct op *op = calloc(1, sizeof(*op));
+
+	if (!op) {
+		fuse_reply_err(req, ENOMEM);
+		return NULL;
+	}
+	op->fs = ino->fs;
+	op->sb = ino->sb;
+	sandbox_get(op->sb);
+	op->ino = ino;
+	inode_get(ino);
+	op->req = req;
+	op->reply = reply;
+	op->pid = fuse_req_ctx(req)->pid;
+	op->uid = fuse_req_ctx(req)->uid;
+	op->gid = fuse_req_ctx(req)->gid;
+	op->epoch = ino->epoch;
+	prepare(op, type);
+	return op;
+}
+
+void op_next(struct op *op, uint16_t type)
+{
+	call_fini(&op->call);
+	op->call = (struct call){0};
+	prepare(op, type);
+}
+
+/* What is to be done about an interrupted request whose caller may want to leave. */
+enum verdict { STAY, CANCELLED, ABANDON };
+
+/* With the table's lock held, so the op cannot end meanwhile. */
+static enum verdict consider(struct op *op)
+{
+	if (!op->leaving && !caller_leaves(op->pid, op->leave != NULL))
+		return STAY;
+	if (!op->leaving) {
+		op->leaving = true;
+		if (op->leave)
+			op->leave(op);
+		if (sandbox_cancel_waiting(op->sb, &op->call))
+			return CANCELLED;
+		if (!op->leave)
+			sandbox_cancel(op->sb, &op->call);
+	}
+	if (!sandbox_answers(op->sb) || ++op->ticks > PATIENT_TICKS)
+		return ABANDON;
+	return STAY;
+}
+
+/* With the lock held, which is released to act. */
+static void act_unlock(struct op_table *t, struct op *op, enum verdict v)
+{
+	fuse_req_t req;
+
+	if (v == CANCELLED) { /* it is ours again */
+		pthread_mutex_unlock(&t->lock);
+		op_done(&op->call, -EINTR, NULL);
+		return;
+	}
+	req = atomic_exchange(&op->req, NULL);
+	pthread_mutex_unlock(&t->lock);
+	if (req)
+		fuse_reply_err(req, EINTR); /* the late answer is undone when it comes */
+}
+
+static void tick(void *arg)
+{
+	struct fs *fs = arg;
+	struct op_table *t = fs->ops;
+	struct op *op, *tmp;
+	uint64_t last = 0;
+	bool again;
+
+	for (bool more = true; more;) {
+		enum verdict v = STAY;
+		struct op *pick = NULL;
+
+		more = false;
+		pthread_mutex_lock(&t->lock);
+		HASH_ITER (hh, t->ops, op, tmp) { /* in order of age, so of number */
+			if (op->id <= last || !op->interrupted || !op->req)
+				continue;
+			last = op->id;
+			v = consider(op);
+			if (v != STAY) {
+				pick = op;
+				break;
+			}
+		}
+		if (pick) {
+			act_unlock(t, pick, v);
+			more = true;
+			continue;
+		}
+		again = t->interrupted > 0;
+		t->ticking = again;
+		pthread_mutex_unlock(&t->lock);
+		if (again)
+			registry_after(fs->registry, TICK_MS, tick, fs);
+	}
+}
+
+static void on_interrupt(fuse_req_t req, void *data)
+{
+	uint64_t id = (uint64_t)(uintptr_t)data;
+	struct fs *fs = fs_of(req);
+	struct op_table *t = fs->ops;
+	enum verdict v = STAY;
+	bool start = false;
+	struct op *op;
+
+	pthread_mutex_lock(&t->lock);
+	HASH_FIND(hh, t->ops, &id, sizeof(id), op);
+	if (op && !op->interrupted) {
+		op->interrupted = true;
+		t->interrupted++;
+		v = consider(op);
+		start = !t->ticking;
+		t->ticking = true;
+	}
+	if (op && v != STAY)
+		act_unlock(t, op, v);
+	else
+		pthread_mutex_unlock(&t->lock);
+	if (start)
+		registry_after(fs->registry, TICK_MS, tick, fs);
+}
+
+/* Into the table; false if the request has none to be interrupted for. */
+static void enter(struct op *op)
+{
+	struct op_table *t = op->fs->ops;
+
+	op->interrupted = op->leaving = false;
+	op->ticks = 0;
+	pthread_mutex_lock(&t->lock);
+	op->id = ++t->next_id;
+	HASH_ADD(hh, t->ops, id, sizeof(op->id), op);
+	pthread_mutex_unlock(&t->lock);
+	/* Before it is sent: afterwards the request may be gone at any moment. */
+	if (op->req)
+		fuse_req_interrupt_func(op->req, on_interrupt, (void *)(uintptr_t)op->id);
+}
+
+void op_send(struct op *op)
+{
+	enter(op);
+	sandbox_call(op->sb, &op->call);
+}
+
+void op_send_now(struct op *op)
+{
+	enter(op);
+	if (sandbox_call_now(op->sb, &op->call) < 0)
+		op_done(&op->call, -EAGAIN, NULL);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A kernel request that waits for an agent: the request, what it concerns, and what to do with the
+ * answer. Answered exactly once, by whoever takes the request out of it: the reply, a failure, or
+ * an interrupt.
+ */
+#pragma once
+
+#include "fs/fs.h"
+#include "fs/inode.h"
+
+enum op_outcome {
+	OP_DONE,  /* the request has been answered */
+	OP_BAD,	  /* the agent's answer is malformed: EIO, and the agent is cut off */
+	OP_AGAIN, /* the next call has been prepared with op_next: send it */
+};
+
+struct op {
+	struct call call;
+	struct fs *fs;
+	struct sandbox *sb;	  /* a reference */
+	struct inode *ino, *ino2; /* references, or NULL */
+	_Atomic(struct fuse_req *) req;
+
+	/* The agent said yes. req is NULL when the caller has been told EINTR meanwhile: then only
+	 * undo what the answer brought. */
+	enum op_outcome (*reply)(struct op *op, fuse_req_t req, struct wire_in *body);
+	/* It failed with -r; NULL: the errno is the answer. Must answer req unless that is NULL. */
+	enum op_outcome (*failed)(struct op *op, fuse_req_t req, int r);
+	/* The caller wants to go. NULL: it is told EINTR. Called with the table's lock held, once.
+	 */
+	void (*leave)(struct op *op);
+	void (*fini)(struct op *op); /* frees data; NULL: nothing to free */
+
+	/* For the reply. */
+	uint64_t node, fh, off;
+	uint32_t epoch, n;
+	size_t size;
+	unsigned flags;
+	char *name, *name2; /* owned */
+	struct fuse_file_info fi;
+	void *data;
+
+	/* Private to op.c. */
+	uint64_t id;
+	int pid;
+	uint32_t uid, gid;
+	bool interrupted, leaving;
+	unsigned ticks;
+	UT_hash_handle hh;
+};
+
+/* NULL after having answered ENOMEM. ino (and ino2) are referenced; sb is ino's. The fields of the
+ * message follow with wire_* on &op->call.frame. */
+struct op *op_new(fuse_req_t req, struct inode *ino, uint16_t type,
+	enum op_outcome (*reply)(struct op *op, fuse_req_t req, struct wire_in *body));
+/* Prepares the next message of the same request. */
+void op_next(struct op *op, uint16_t type);
+/* Sends it; the op is no longer the caller's. */
+void op_send(struct op *op);
+/* Sends it only if the agent can answer now; else calls failed() with -EAGAIN. */
+void op_send_now(struct op *op);
+
+struct op_table *op_table_new(void);
+void op_table_free(struct op_table *t);

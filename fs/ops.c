@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernel's requests, each handed to its node's kind. What a kind does not do fails here. FUSE
+ * workers run all of this; nothing in it blocks. */
+#include "fs/fs.h"
+
+#include "fs/inode.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+struct fs *fs_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+void fs_fail(
+	fuse_req_t req, struct sandbox *sb, const char *op, const char *path, const struct err *err)
+{
+	if (sb)
+		sandbox_error(sb, op, path, err);
+	else
+		report_add(registry_report(fs_of(req)->registry), op, path, err);
+	fuse_reply_err(req, err->code);
+}
+
+static void ll_init(void *userdata, struct fuse_conn_info *conn)
+{
+	(void)userdata;
+	/* One stuck sandbox must not use up the requests that the kernel allows in all. */
+	conn->max_background = UINT16_MAX;
+	conn->congestion_threshold = UINT16_MAX;
+	conn->max_write = PROTO_MAX_DATA;
+	conn->max_readahead = PROTO_MAX_DATA;
+	/* The sandbox changes files behind the kernel's back: sizes and times come from the agent.
+	 */
+	conn->want &= ~(unsigned)(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_EXPLICIT_INVAL_DATA);
+	/* A cached link text would be used at another depth than the one it was made for. */
+	conn->want &= ~(unsigned)FUSE_CAP_CACHE_SYMLINKS;
+	conn->want |= conn->capable & (FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_ATOMIC_O_TRUNC |
+					      FUSE_CAP_PARALLEL_DIROPS);
+}
+
+#define NODE(req, ino) inode_of(req, ino)
+
+/* Calls the node's own operation, or fails. */
+#define TO(req, i, op, errnum, ...)                                \
+	do {                                                       \
+		struct inode *node_ = (i);                         \
+		if (node_->ops->op)                                \
+			node_->ops->op(req, node_, ##__VA_ARGS__); \
+		else                                               \
+			fuse_reply_err(req, errnum);               \
+	} while (0)
+
+/* The same for what names an entry: a name too long for any file system is that first. */
+#define TO_NAME(req, i, name, op, errnum, ...)                       \
+	do {                                                         \
+		if (strlen(name) > PROTO_NAME_MAX)                   \
+			fuse_reply_err(req, ENAMETOOLONG);           \
+		else                                                 \
+			TO(req, i, op, errnum, name, ##__VA_ARGS__); \
+	} while (0)
+
+static void ll_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	TO_NAME(req, NODE(req, parent), name, lookup, ENOTDIR);
+}
+
+static void ll_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	inode_forget(NODE(req, ino), n);
+	fuse_reply_none(req);
+}
+
+static void ll_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t k = 0; k < count; k++)
+		inode_forget(NODE(req, forgets[k].ino), forgets[k].nlookup);
+	fuse_reply_none(req);
+}
+
+static void ll_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), getattr, EIO, fi);
+}
+
+static void ll_setattr(
+	fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), setattr, EPERM, st, to_set, fi);
+}
+
+static void ll_access(fuse_req_t req, fuse_ino_t ino, int mask)
+{
+	TO(req, NODE(req, ino), access, 0, mask);
+}
+
+static void ll_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	TO(req, NODE(req, ino), readlink, EINVAL);
+}
+
+static void ll_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	(void)rdev;
+	TO_NAME(req, NODE(req, parent), name, mknod, EPERM, mode);
+}
+
+static void ll_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	TO_NAME(req, NODE(req, parent), name, mkdir, EPERM, mode);
+}
+
+static void ll_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	TO_NAME(req, NODE(req, parent), name, unlink, EPERM);
+}
+
+static void ll_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	TO_NAME(req, NODE(req, parent), name, rmdir, EPERM);
+}
+
+static void ll_symlink(fuse_req_t req, const char *text, fuse_ino_t parent, const char *name)
+{
+	TO_NAME(req, NODE(req, parent), name, symlink, EPERM, text);
+}
+
+static void ll_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t to,
+	const char *new_name, unsigned flags)
+{
+	if (strlen(new_name) > PROTO_NAME_MAX)
+		fuse_reply_err(req, ENAMETOOLONG);
+	else
+		TO_NAME(req, NODE(req, parent), name, rename, EPERM, NODE(req, to), new_name,
+			flags);
+}
+
+static void ll_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t to, const char *name)
+{
+	if (strlen(name) > PROTO_NAME_MAX)
+		fuse_reply_err(req, ENAMETOOLONG);
+	else
+		TO(req, NODE(req, ino), link, EPERM, NODE(req, to), name);
+}
+
+static void ll_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), open, EACCES, fi);
+}
+
+static void ll_create(
+	fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
+{
+	TO_NAME(req, NODE(req, parent), name, create, EPERM, mode, fi);
+}
+
+static void ll_read(
+	fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), read, EINVAL, size, off, fi);
+}
+
+static void ll_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
+	struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), write, EPERM, data, size, off, fi);
+}
+
+static void ll_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), flush, 0, fi);
+}
+
+static void ll_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), release, 0, fi);
+}
+
+static void ll_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), fsync, 0, data_only, fi);
+}
+
+static void ll_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), opendir, ENOTDIR, fi);
+}
+
+static void ll_readdir(
+	fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), readdir, ENOTDIR, size, off, fi, false);
+}
+
+static void ll_readdirplus(
+	fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), readdir, ENOTDIR, size, off, fi, true);
+}
+
+static void ll_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), releasedir, 0, fi);
+}
+
+static void ll_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct inode *i = NODE(req, ino);
+	struct statvfs sv = {.f_bsize = 4096, .f_frsize = 4096, .f_namemax = PROTO_NAME_MAX};
+
+	if (i->ops->statfs)
+		i->ops->statfs(req, i);
+	else
+		fuse_reply_statfs(req, &sv);
+}
+
+const struct fuse_lowlevel_ops fs_lowlevel_ops = {
+	.init = ll_init,
+	.lookup = ll_lookup,
+	.forget = ll_forget,
+	.forget_multi = ll_forget_multi,
+	.getattr = ll_getattr,
+	.setattr = ll_setattr,
+	.access = ll_access,
+	.readlink = ll_readlink,
+	.mknod = ll_mknod,
+	.mkdir = ll_mkdir,
+	.unlink = ll_unlink,
+	.rmdir = ll_rmdir,
+	.symlink = ll_symlink,
+	.rename = ll_rename,
+	.link = ll_link,
+	.open = ll_open,
+	.create = ll_create,
+	.read = ll_read,
+	.write = ll_write,
+	.flush = ll_flush,
+	.release = ll_release,
+	.fsync = ll_fsync,
+	.opendir = ll_opendir,
+	.readdir = ll_readdir,
+	.readdirplus = ll_readdirplus,
+	.releasedir = ll_releasedir,
+	.fsyncdir = ll_fsync,
+	.statfs = ll_statfs,
+};

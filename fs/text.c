@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/* README, .sandboxfs/{version,engine,errors}; and what every generated file shares. */
+#include "fs/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char readme[] =
+	"# sandboxfs: sandboxes as directories\n"
+	"\n"
+	"    mkdir demo                           starts a container\n"
+	"    cp -r src demo/workspace/            its files, live, both ways\n"
+	"    echo 'make test' > demo/ctl/exec     runs a command in it; returns when it has ended\n"
+	"    cat demo/ctl/stdout                  what it printed (stderr; output has both)\n"
+	"    cat demo/ctl/exit_code               0..255; 128+N for signal N\n"
+	"    cat demo/ctl/summary                 all of that at a glance\n"
+	"    rmdir demo                           stops and removes it\n"
+	"\n"
+	"What you type runs on the host; only what is written to ctl/ runs in the sandbox.\n"
+	"\n"
+	"    mkdir python@demo                    from the template python\n"
+	"    printf 'ls\\0-l\\0' > demo/ctl/argv    a command without a shell\n"
+	"    cat demo/ctl/state                   creating starting running paused stopped failed\n"
+	"    echo stopped > demo/ctl/state        or running, paused, restart\n"
+	"    cat demo/ctl/error                   why the last thing failed\n"
+	"    cat .sandboxfs/errors                the last failures of this mount, in words\n"
+	"    ls -L demo/rootfs/                   its whole file system\n";
+
+struct text {
+	size_t len;
+	char data[];
+};
+
+void text_reply_open(fuse_req_t req, struct buf *b, struct fuse_file_info *fi)
+{
+	struct text *t = b->error ? NULL : malloc(sizeof(*t) + b->len);
+
+	if (!t) {
+		buf_fini(b);
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	t->len = b->len;
+	if (b->len)
+		memcpy(t->data, b->data, b->len);
+	buf_fini(b);
+	fi->fh = (uint64_t)(uintptr_t)t;
+	fi->direct_io = 1;
+	if (fuse_reply_open(req, fi) < 0)
+		free(t);
+}
+
+void text_read(fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	const struct text *t = (const struct text *)(uintptr_t)fi->fh;
+	size_t at = off < 0 || (size_t)off > t->len ? t->len : (size_t)off;
+
+	(void)i;
+	fuse_reply_buf(req, t->data + at, size < t->len - at ? size : t->len - at);
+}
+
+void text_release(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	(void)i;
+	free((struct text *)(uintptr_t)fi->fh);
+	fuse_reply_err(req, 0);
+}
+
+const char *text_name(unsigned which)
+{
+	static const char *const names[TEXTS] = {"README", "version", "engine", "errors"};
+
+	return names[which];
+}
+
+void text_lookup(fuse_req_t req, unsigned which)
+{
+	inode_reply_fixed(req, inode_fixed(fs_of(req)->table, &text_ops, which), S_IFREG | 0444, 0);
+}
+
+static void render(struct fs *fs, unsigned which, struct buf *b)
+{
+	if (which == TEXT_README)
+		buf_puts(b, readme);
+	else if (which == TEXT_VERSION)
+		buf_puts(b, SANDBOXFS_VERSION "\n");
+	else if (which == TEXT_ERRORS)
+		report_render(registry_report(fs->registry), b);
+	else
+		registry_describe(fs->registry, b);
+}
+
+/* The engine's text asks the engine, so it is rendered in a thread that may wait. */
+struct pending {
+	fuse_req_t req;
+	struct inode *i;
+	bool open;
+	struct fuse_file_info fi;
+};
+
+static void answer(void *arg)
+{
+	struct pending *p = arg;
+	struct stat st;
+	struct buf b;
+
+	buf_init(&b, TEXT_MAX);
+	render(p->i->fs, p->i->which, &b);
+	if (p->open) {
+		text_reply_open(p->req, &b, &p->fi);
+	} else {
+		inode_fixed_stat(p->i, S_IFREG | 0444, b.len, &st);
+		buf_fini(&b);
+		fuse_reply_attr(p->req, &st, 0);
+	}
+	inode_put(p->i);
+	free(p);
+}
+
+static void ask(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	struct pending *p = calloc(1, sizeof(*p));
+
+	if (!p) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	*p = (struct pending){.req = req, .i = i, .open = fi != NULL};
+	if (fi)
+		p->fi = *fi;
+	inode_get(i);
+	if (i->which != TEXT_ENGINE) {
+		answer(p);
+	} else if (registry_defer(i->fs->registry, answer, p) < 0) {
+		inode_put(i);
+		free(p);
+		fuse_reply_err(req, ENOMEM);
+	}
+}
+
+static void text_getattr(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	(void)fi;
+	ask(req, i, NULL);
+}
+
+static void text_open(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	if ((fi->flags & O_ACCMODE) != O_RDONLY)
+		fuse_reply_err(req, EACCES);
+	else
+		ask(req, i, fi);
+}
+
+const struct node_ops text_ops = {
+	.kind = 't',
+	.getattr = text_getattr,
+	.open = text_open,
+	.read = text_read,
+	.release = text_release,
+};

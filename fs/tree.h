@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of a tree (workspace/, rootfs/) share among tree.c, tree_file.c and tree_dir.c. */
+#pragma once
+
+#include "fs/op.h"
+
+/* An open file or directory: fi->fh. */
+struct handle {
+	uint64_t fh; /* its number towards the agent */
+	uint32_t epoch;
+	bool local; /* a directory without an agent: nothing in it */
+};
+
+struct handle *handle_of(const struct fuse_file_info *fi);
+/* Tells the agent to close what it opened. */
+void handle_close(struct sandbox *sb, uint64_t fh, uint32_t epoch);
+
+/* An op on dir and name whose answer is the new node of that name. */
+struct op *tree_new_node(fuse_req_t req, struct inode *dir, const char *name, uint16_t type);
+/* Its reply: the node becomes the kernel's. */
+enum op_outcome tree_reply_entry(struct op *op, fuse_req_t req, struct wire_in *body);
+/* Reads an attr as the whole body. */
+bool tree_get_attr(struct wire_in *body, struct proto_attr *a);
+
+/* The node and its attributes from an answer; false after NULL or a type that cannot be. */
+struct inode *tree_found(struct op *op, const struct proto_attr *a, struct stat *st);
+
+/* tree_file.c */
+void tree_open(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+void tree_create(fuse_req_t req, struct inode *dir, const char *name, mode_t mode,
+	struct fuse_file_info *fi);
+void tree_read(fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi);
+void tree_write(fuse_req_t req, struct inode *i, const char *data, size_t size, off_t off,
+	struct fuse_file_info *fi);
+void tree_flush(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+void tree_release(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+void tree_fsync(fuse_req_t req, struct inode *i, int data_only, struct fuse_file_info *fi);
+
+/* tree_dir.c */
+void tree_opendir(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+void tree_readdir(fuse_req_t req, struct inode *i, size_t size, off_t off,
+	struct fuse_file_info *fi, bool plus);
+/* Whether a name in a rootfs tree is one of ours, and if so answers the lookup. */
+bool tree_special(fuse_req_t req, struct inode *dir, const char *name);
+bool tree_is_special(struct inode *dir, const char *name, size_t len);
+
+/* tree_link.c */
+void tree_readlink(fuse_req_t req, struct inode *i);
+void tree_symlink(fuse_req_t req, struct inode *dir, const char *name, const char *text);

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Directories in a sandbox's tree. The agent's entries have offsets of its own file system's; `.`
+ * and
+ * `..` come first, at two offsets that no file system uses.
+ */
+#include "fs/tree.h"
+
+#include "common/cleanup.h"
+#include "fs/box.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define OFF_AFTER_DOT	 INT64_C(0x7ffffffffffffffc)
+#define OFF_AFTER_DOTDOT INT64_C(0x7ffffffffffffffd)
+#define ENTRY_PLUS_MIN                                                            \
+	160 /* bytes of the kernel's that an entry with attributes takes at least \
+	     */
+#define DIR_BODY_MAX (256u << 10)
+
+/* In a tree that shows the sandbox's root: is this name one that we answer ourselves? Which one. */
+static int special(struct inode *dir, const char *name, size_t len)
+{
+	static const char *const empty[] = {"proc", "sys", "dev"};
+	struct sandbox_info info;
+	char path[PATH_MAX];
+	unsigned depth;
+	int found = -1;
+
+	if (dir->tree != TREE_ROOTFS)
+		return -1;
+	for (int k = 0; dir->node == PROTO_NODE_ROOT && k < 3; k++)
+		if (strlen(empty[k]) == len && memcmp(empty[k], name, len) == 0)
+			return k;
+	if (sandbox_info(dir->sb, &info) < 0)
+		return -1;
+	/* Cheap first: most names are not the workspace's last part. */
+	const char *last = strrchr(info.workspace, '/');
+
+	if (last && last[1] && strlen(last + 1) == len && memcmp(last + 1, name, len) == 0 &&
+		inode_place(dir, path, sizeof(path), &depth) == 0 &&
+		strlen(path) == (size_t)(last - info.workspace) &&
+		memcmp(path, info.workspace, strlen(path)) == 0)
+		found = EMPTY_HUSK;
+	sandbox_info_fini(&info);
+	return found;
+}
+
+bool tree_is_special(struct inode *dir, const char *name, size_t len)
+{
+	return special(dir, name, len) >= 0;
+}
+
+bool tree_special(fuse_req_t req, struct inode *dir, const char *name)
+{
+	int which = special(dir, name, strlen(name));
+
+	if (which < 0)
+		return false;
+	if (which == EMPTY_HUSK)
+		inode_reply_fixed(req, inode_fixed(dir->table, &fixed_link_ops, LINK_WORKSPACE),
+			S_IFLNK | 0777, 0);
+	else
+		inode_reply_fixed(req, inode_fixed(dir->table, &empty_ops, (unsigned)which),
+			S_IFDIR | 0700, 0);
+	return true;
+}
+
+static enum op_outcome reply_opendir(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	struct handle *h;
+
+	if (!wire_end(body))
+		return OP_BAD;
+	h = req ? malloc(sizeof(*h)) : NULL;
+	if (!h) {
+		handle_close(op->sb, op->fh, sandbox_epoch(op->sb));
+		if (req)
+			fuse_reply_err(req, ENOMEM);
+		return OP_DONE;
+	}
+	*h = (struct handle){.fh = op->fh, .epoch = sandbox_epoch(op->sb)};
+	op->fi.fh = (uint64_t)(uintptr_t)h;
+	if (fuse_reply_open(req, &op->fi) < 0) {
+		handle_close(op->sb, h->fh, h->epoch);
+		free(h);
+	}
+	return OP_DONE;
+}
+
+static void open_husk(fuse_req_t req, struct fuse_file_info *fi)
+{
+	struct handle *h = calloc(1, sizeof(*h));
+
+	if (!h) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	h->local = true;
+	fi->fh = (uint64_t)(uintptr_t)h;
+	if (fuse_reply_open(req, fi) < 0)
+		free(h);
+}
+
+void tree_opendir(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	struct op *op;
+
+	if (box_is_husk(i->sb)) {
+		open_husk(req, fi);
+		return;
+	}
+	op = op_new(req, i, PROTO_OPENDIR, reply_opendir);
+	if (!op)
+		return;
+	op->fi = *fi;
+	op->fh = atomic_fetch_add(&op->fs->next_id, 1);
+	wire_u64(&op->call.frame, i->node);
+	wire_u64(&op->call.frame, op->fh);
+	op_send(op);
+}
+
+/* A page of entries for the kernel. */
+struct page {
+	fuse_req_t req;
+	char *data;
+	size_t used, size;
+	bool plus;
+};
+
+static bool page_add(struct page *p, const char *name, const struct fuse_entry_param *e, off_t next)
+{
+	size_t room = p->size - p->used;
+	size_t n =
+		p->plus ? fuse_add_direntry_plus(p->req, p->data + p->used, room, name, e, next)
+			: fuse_add_direntry(p->req, p->data + p->used, room, name, &e->attr, next);
+
+	if (n > room)
+		return false;
+	p->used += n;
+	return true;
+}
+
+/* `.` and `..`, as far as off has not passed them; returns the agent's offset to continue at. */
+static uint64_t page_dots(struct page *p, off_t off)
+{
+	struct fuse_entry_param e = {.attr = {.st_ino = 1, .st_mode = S_IFDIR}};
+
+	if (off == 0)
+		page_add(p, ".", &e, OFF_AFTER_DOT);
+	if (off == 0 || off == OFF_AFTER_DOT)
+		page_add(p, "..", &e, OFF_AFTER_DOTDOT);
+	return off == 0 || off == OFF_AFTER_DOT || off == OFF_AFTER_DOTDOT ? 0 : (uint64_t)off;
+}
+
+/* One entry into the page. 1: added, 0: no room, -EIO: it cannot be. `surplus`: its node is not
+ * used. */
+static int page_entry(
+	struct op *op, struct page *p, const struct proto_dirent *d, uint32_t k, bool *surplus)
+{
+	struct fuse_entry_param e = {.generation = 1};
+	struct inode *i = NULL;
+	char name[PROTO_NAME_MAX + 1];
+
+	memcpy(name, d->name, d->name_len);
+	name[d->name_len] = 0;
+	e.attr.st_ino = d->ino ? d->ino : 1;
+	e.attr.st_mode = d->type & S_IFMT;
+	*surplus = d->has_attr;
+	if (d->has_attr && p->plus && !tree_is_special(op->ino, name, d->name_len)) {
+		i = inode_found(op->ino, name, op->node + k, sandbox_epoch(op->sb), &d->attr);
+		*surplus = false;
+		if (!i || inode_stat(i, &d->attr, &e.attr) < 0) {
+			if (i)
+				inode_forget(i, 1);
+			return -EIO;
+		}
+		e.ino = (fuse_ino_t)(uintptr_t)i;
+	}
+	if (page_add(p, name, &e, (off_t)d->next))
+		return 1;
+	if (i)
+		inode_forget(i, 1);
+	return 0;
+}
+
+static bool possible(const struct proto_attr *a)
+{
+	mode_t t = a->mode & S_IFMT;
+
+	return t == S_IFREG || t == S_IFDIR || t == S_IFLNK || t == S_IFIFO || t == S_IFSOCK ||
+	       t == S_IFCHR || t == S_IFBLK;
+}
+
+static enum op_outcome reply_readdir(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	struct page *p = op->data;
+	bool full = !req;
+	uint32_t k = 0;
+
+	p->req = req;
+	for (; body->p < body->end; k++) {
+		struct proto_dirent d;
+		bool surplus;
+		int r;
+
+		proto_get_dirent(body, &d);
+		if (body->bad || d.next > INT64_MAX ||
+			(d.has_attr && (k >= op->n || !possible(&d.attr))))
+			return OP_BAD;
+		surplus = d.has_attr;
+		if (!full) {
+			r = page_entry(op, p, &d, k, &surplus);
+			if (r < 0)
+				return OP_BAD;
+			full = r == 0;
+		}
+		if (surplus)
+			inode_give_back(op->sb, sandbox_epoch(op->sb), op->node + k, 1);
+	}
+	if (req)
+		fuse_reply_buf(req, p->data, p->used);
+	return OP_DONE;
+}
+
+static void page_fini(struct op *op)
+{
+	struct page *p = op->data;
+
+	if (p)
+		free(p->data);
+	free(p);
+}
+
+static struct page *page_new(fuse_req_t req, size_t size, bool plus)
+{
+	struct page *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	*p = (struct page){.req = req, .data = malloc(size), .size = size, .plus = plus};
+	if (p->data)
+		return p;
+	free(p);
+	return NULL;
+}
+
+void tree_readdir(fuse_req_t req, struct inode *i, size_t size, off_t off,
+	struct fuse_file_info *fi, bool plus)
+{
+	struct handle *h = handle_of(fi);
+	struct page *p = page_new(req, size, plus);
+	uint64_t from;
+	struct op *op;
+
+	if (!p) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	from = page_dots(p, off);
+	if (h->local) {
+		fuse_reply_buf(req, p->data, p->used);
+		free(p->data);
+		free(p);
+		return;
+	}
+	op = op_new(req, i, PROTO_READDIR, reply_readdir);
+	if (!op) {
+		free(p->data);
+		free(p);
+		return;
+	}
+	op->data = p;
+	op->fini = page_fini;
+	op->call.epoch = op->epoch = h->epoch;
+	op->n = plus ? (uint32_t)((size - p->used) / ENTRY_PLUS_MIN) : 0;
+	if (plus && !op->n)
+		op->n = 1;
+	op->node = atomic_fetch_add(&op->fs->next_id, op->n);
+	op->call.repeat = true;
+	wire_u64(&op->call.frame, h->fh);
+	wire_u64(&op->call.frame, from);
+	wire_u32(&op->call.frame, size < DIR_BODY_MAX ? (uint32_t)size : DIR_BODY_MAX);
+	wire_u64(&op->call.frame, op->node);
+	wire_u32(&op->call.frame, op->n);
+	op_send(op);
+}

@@ -1,0 +1,312 @@
+#!/usr/bin/env bats
+# workspace/ is a real file system, seen live from both sides: contract 3.
+# shellcheck disable=SC2010,SC2012,SC2016
+
+load lib/mount
+load lib/assert
+
+setup() {
+  template user '{"image": "busybox:test", "user": "user"}'
+  mount_sbx "templates=$TEMPLATES"
+  sandbox demo
+  W=$MNT/demo/workspace
+}
+
+# random SIZE FILE
+random() {
+  head -c "$1" /dev/urandom >"$2"
+}
+
+@test "files of every awkward size go in and come out with the same bytes" {
+  local n sum
+  for n in 0 1 4095 4096 4097 1048575 1048576 1048577 5000000; do
+    random $n "$BATS_TEST_TMPDIR/f"
+    sum=$(sha256sum <"$BATS_TEST_TMPDIR/f")
+    cp "$BATS_TEST_TMPDIR/f" "$W/in"
+    is "$(out demo 'sha256sum <in; wc -c <in')" "$sum"$'\n'"$n"
+    out demo 'cp in out' >/dev/null
+    is "$(stat -c %s "$W/out")" $n
+    is "$(sha256sum <"$W/out")" "$sum"
+    same "$BATS_TEST_TMPDIR/f" "$W/out"
+  done
+}
+
+@test "1 GiB goes in and comes out with the same sha256" {
+  local sum n=1073741824
+  ! short || n=67108864
+  sum=$(head -c $n /dev/urandom | tee "$W/big" | sha256sum)
+  is "$(out demo 'sha256sum <big')" "$sum"
+  is "$(sha256sum <"$W/big")" "$sum"
+  is "$(stat -c %s "$W/big")" $n
+}
+
+@test "names may have every byte but / and NUL, from both sides" {
+  python3 - "$W" <<'PY'
+import os, sys
+w = os.fsencode(sys.argv[1])
+names = {b"x" + bytes([c]) + b"y" for c in range(1, 256) if c != 0x2f}
+for n in names:
+    with open(w + b"/" + n, "wb") as f:
+        f.write(n)
+assert set(os.listdir(w)) == names, set(os.listdir(w)) ^ names
+for n in names:
+    assert open(w + b"/" + n, "rb").read() == n
+PY
+  is "$(out demo 'find . -type f -print0 | sort -z | sha256sum')" \
+    "$(cd "$W" && find . -type f -print0 | sort -z | sha256sum)"
+  out demo 'rm -rf ./* && i=1 && while [ $i -lt 256 ]; do
+    [ $i = 47 ] || : > "$(printf "a\\$(printf %o $i)b")"; i=$((i+1)); done; ls | wc -l' >/dev/null
+  is "$(python3 -c 'import os,sys; print(len({n for n in os.listdir(os.fsencode(sys.argv[1]))
+    if len(n) == 3 and n[:1] == b"a" and n[2:] == b"b"}))' "$W")" 254
+}
+
+@test "ten thousand files are listed completely, once each" {
+  out demo 'i=0; while [ $i -lt 10000 ]; do : > f$i; i=$((i+1)); done' >/dev/null
+  is "$(ls "$W" | wc -l)" 10000
+  is "$(ls -U "$W" | sort -u | wc -l)" 10000
+  is "$(ls -l "$W" | grep -c '^-')" 10000
+  is "$(find "$W" -type f | sort -u | wc -l)" 10000
+}
+
+@test "rename: over a file, over a directory, exchange, no replace" {
+  echo a >"$W/a"
+  echo b >"$W/b"
+  mv -f "$W/a" "$W/b"
+  is "$(cat "$W/b")" a
+  [[ ! -e $W/a ]]
+  mkdir -p "$W/d1/x" "$W/d2" "$W/full/y"
+  mv -T "$W/d1" "$W/d2"
+  [[ -d $W/d2/x && ! -e $W/d1 ]]
+  fails_with "Directory not empty" mv -T "$W/d2" "$W/full"
+  mv -n "$W/b" "$W/full"
+  is "$(out demo 'cat full/b; ls')" $'a\nd2\nfull'
+  python3 - "$W" <<'PY'
+import ctypes, os, sys
+os.chdir(sys.argv[1])
+open("p", "w").write("p"); open("q", "w").write("q")
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.renameat2(-100, b"p", -100, b"q", 1) == -1 and ctypes.get_errno() == 17
+assert libc.renameat2(-100, b"p", -100, b"q", 2) == 0
+assert open("p").read() == "q" and open("q").read() == "p"
+PY
+}
+
+@test "hard links share bytes, count and inode" {
+  echo one >"$W/a"
+  ln "$W/a" "$W/b"
+  is "$(stat -c %h "$W/a")" 2
+  is "$(stat -c %i "$W/a")" "$(stat -c %i "$W/b")"
+  echo two >>"$W/b"
+  is "$(cat "$W/a")" $'one\ntwo'
+  rm "$W/a"
+  is "$(stat -c %h "$W/b")" 1
+  is "$(out demo 'cat b')" $'one\ntwo'
+  mkdir "$W/d"
+  fails ln "$W/d" "$W/e"
+}
+
+@test "modes, owners, times are kept to the nanosecond" {
+  echo x >"$W/f"
+  chmod 640 "$W/f"
+  is "$(stat -c %a "$W/f")" 640
+  is "$(out demo 'stat -c %a f')" 640
+  touch -m -d '2001-02-03 04:05:06.123456789 UTC' "$W/f"
+  touch -a -d '1969-12-31 23:59:59.5 UTC' "$W/f"
+  is "$(stat -c '%.9Y %.9X' "$W/f")" "981173106.123456789 -1.500000000" ||
+    is "$(stat -c '%.9Y %.9X' "$W/f")" "981173106.123456789 -0.500000000"
+  is "$(out demo 'stat -c %Y f')" 981173106
+  chown 1000:2000 "$W/f"
+  is "$(out demo 'stat -c %u:%g f')" 1000:2000
+  is "$(stat -c %u:%g "$W/f")" 1000:2000
+  (umask 027 && mkdir "$W/d" && : >"$W/d/g")
+  is "$(stat -c %a "$W/d" "$W/d/g" | tr '\n' ' ')" "750 640 "
+}
+
+@test "truncate, append, holes, seek" {
+  printf 0123456789 >"$W/f"
+  truncate -s 5 "$W/f"
+  is "$(cat "$W/f")" 01234
+  truncate -s 100000 "$W/f"
+  is "$(stat -c %s "$W/f")" 100000
+  is "$(tail -c 99995 "$W/f" | tr -d '\0' | wc -c)" 0
+  printf x >>"$W/f"
+  is "$(out demo 'wc -c <f; tail -c 1 f')" $'100001\nx'
+  printf y | dd of="$W/f" bs=1 seek=50000 conv=notrunc status=none
+  is "$(out demo 'dd if=f bs=1 skip=50000 count=1 2>/dev/null')" y
+  : >"$W/f"
+  is "$(out demo 'wc -c <f')" 0
+}
+
+@test "append from both sides loses nothing" {
+  local i
+  : >"$W/log"
+  ex demo 'for i in $(seq 200); do echo inside >> log; done' &
+  for i in {1..200}; do echo outside >>"$W/log"; done
+  wait $!
+  is "$(grep -c '^inside$' "$W/log")" 200
+  is "$(grep -c '^outside$' "$W/log")" 200
+}
+
+@test "a file that is unlinked while open stays readable and writable" {
+  python3 - "$W" <<'PY'
+import os, sys
+p = sys.argv[1] + "/f"
+f = open(p, "w+b", buffering=0)
+f.write(b"first")
+os.unlink(p)
+assert not os.path.exists(p)
+f.write(b" second")
+f.seek(0)
+assert f.read() == b"first second"
+os.ftruncate(f.fileno(), 3)
+assert os.fstat(f.fileno()).st_size == 3 and os.fstat(f.fileno()).st_nlink == 0
+assert os.listdir(sys.argv[1]) == []
+PY
+}
+
+@test "errors are the container's own" {
+  mkdir -p "$W/d/e"
+  : >"$W/f"
+  fails_with "Directory not empty" rmdir "$W/d"
+  fails_with "File exists" mkdir "$W/d"
+  fails_with "File exists" mkdir "$W/f"
+  fails_with "No such file" mkdir "$W/no/x"
+  fails_with "No such file" cat "$W/none"
+  fails_with "No such file" rm "$W/none"
+  fails_with "Not a directory" ls "$W/f/x"
+  fails_with "Not a directory" rmdir "$W/f"
+  fails_with "Is a directory" cat "$W/d"
+  fails_with "Is a directory" rm "$W/d"
+  fails_with "File name too long" touch "$W/$(printf 'n%.0s' {1..256})"
+  touch "$W/$(printf 'n%.0s' {1..255})"
+  ln -s loop "$W/loop"
+  fails_with "Too many levels" cat "$W/loop"
+  template small '{"image": "busybox:test", "tmpfs": "/workspace:size=1m"}'
+  sandbox small@full
+  fails_with "No space left" cp /dev/zero "$MNT/small@full/workspace/f"
+  rmdir "$MNT/small@full"
+}
+
+@test "statfs tells the container's disk" {
+  [[ $(stat -f -c %S "$W") -gt 0 ]]
+  [[ $(stat -f -c %b "$W") -gt 0 ]]
+  is "$(stat -f -c %l "$W")" 255
+  df "$W"
+}
+
+@test "cp -r, tar and rsync carry a tree both ways" {
+  local src=$BATS_TEST_TMPDIR/src
+  mkdir -p "$src/a/b" "$src/empty"
+  random 100000 "$src/a/one"
+  random 7 "$src/a/b/two"
+  chmod 755 "$src/a/b/two"
+  ln -s b/two "$src/a/rel"
+  cp -r "$src" "$W/cp"
+  diff -r "$src" "$W/cp"
+  tar -C "$src" -c . | tar -C "$(mkdir "$W/tar" && echo "$W/tar")" -x
+  diff -r "$src" "$W/tar"
+  rsync -a "$src/" "$W/rsync/"
+  diff -r "$src" "$W/rsync"
+  is "$(readlink "$W/tar/a/rel")" b/two
+  [[ -x $(readlink -f "$W/tar/a/b/two") ]] || [[ $(stat -c %a "$W/tar/a/b/two") == 755 ]]
+  cp -r "$W/tar" "$BATS_TEST_TMPDIR/back"
+  diff -r "$src" "$BATS_TEST_TMPDIR/back"
+  is "$(out demo 'cd tar && find . -type f | wc -l')" 2
+}
+
+@test "git works on the mount" {
+  cd "$W"
+  git -c init.defaultBranch=main init -q .
+  seq 1000 >file
+  mkdir dir && echo x >dir/y
+  git add . && git -c user.name=t -c user.email=t@t commit -q -m first
+  seq 500 >file
+  git -c user.name=t -c user.email=t@t commit -q -a -m second
+  is "$(git log --format=%s | tr '\n' ' ')" "second first "
+  git checkout -q HEAD~1
+  is "$(wc -l <file)" 1000
+  git fsck --strict 2>&1
+  is "$(git status --short)" ""
+  cd /
+}
+
+@test "what a command wrote is there when it has ended, and what is written outside is there inside" {
+  local i
+  for i in {1..20}; do
+    ex demo "echo inside$i > f; mkdir -p d$i; rm -rf d$((i - 1))"
+    is "$(cat "$W/f")" "inside$i"
+    [[ -d $W/d$i && ! -e $W/d$((i - 1)) ]]
+    echo "outside$i" >"$W/f"
+    is "$(out demo 'cat f')" "outside$i"
+  done
+}
+
+@test "changes by a process in the background show within 100 ms" {
+  cat "$W/f" 2>/dev/null || true
+  dk exec "$(box_id demo)" sh -c 'echo one > /workspace/f'
+  sleep 0.1
+  is "$(cat "$W/f")" one
+  dk exec "$(box_id demo)" sh -c 'echo other > /workspace/f; mv /workspace/f /workspace/g'
+  sleep 0.1
+  is "$(ls "$W")" g
+  is "$(cat "$W/g")" other
+}
+
+@test "with a user in the template the files belong to that user" {
+  sandbox user@u
+  local u=$MNT/user@u/workspace
+  echo x >"$u/f"
+  mkdir "$u/d"
+  cp -r /etc/hostname "$u/d/"
+  is "$(out user@u 'id -un; stat -c %U . f d d/hostname; echo y >> f; rm d/hostname')" \
+    $'user\nuser\nuser\nuser\nuser'
+  is "$(cat "$u/f")" $'x\ny'
+  rmdir "$MNT/user@u"
+}
+
+@test "inode numbers differ between sandboxes and stay with a file" {
+  sandbox two
+  echo x >"$W/f"
+  echo x >"$MNT/two/workspace/f"
+  [[ $(stat -c %i "$W/f") != "$(stat -c %i "$MNT/two/workspace/f")" ]]
+  local ino
+  ino=$(stat -c %i "$W/f")
+  mv "$W/f" "$W/g"
+  is "$(stat -c %i "$W/g")" "$ino"
+  remount
+  is "$(stat -c %i "$W/g")" "$ino"
+  rmdir "$MNT/two"
+}
+
+@test "many files at once by many processes come out right" {
+  local i pids=()
+  for i in {1..16}; do
+    (
+      for j in {1..25}; do echo "$i.$j" >"$W/f$i.$j"; done
+      for j in {1..25}; do [[ $(cat "$W/f$i.$j") == "$i.$j" ]]; done
+    ) &
+    pids+=($!)
+  done
+  for i in "${pids[@]}"; do wait "$i"; done
+  is "$(ls "$W" | wc -l)" 400
+}
+
+@test "a mapping of a file reads and writes its bytes" {
+  python3 - "$W" <<'PY'
+import mmap, sys
+with open(sys.argv[1] + "/m", "w+b") as f:
+    f.write(b"a" * 10000)
+    f.flush()
+    m = mmap.mmap(f.fileno(), 10000)
+    assert m[9999:] == b"a"
+    m[5000:5004] = b"here"
+    m.flush()
+PY
+  is "$(out demo 'dd if=m bs=1 skip=5000 count=4 2>/dev/null; wc -c <m')" $'here10000'
+}
+
+@test "the mount is nosuid, nodev and noexec" {
+  has "$(grep " $MNT " /proc/mounts)" nosuid
+  has "$(grep " $MNT " /proc/mounts)" nodev
+  has "$(grep " $MNT " /proc/mounts)" noexec
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* The lies of tests/liar, by the mode in $LIE. */
+#pragma once
+
+#include "common/proto.h"
+
+#include <stdbool.h>
+
+/* Is this the mode? */
+bool lie_is(const char *mode);
+
+/* Each changes what is about to be told, if the mode says so. */
+void lie_attr(struct proto_attr *a);
+void lie_dirent(struct proto_dirent *d);
+void lie_job(struct proto_job *j);
+
+/* Writes READLINK's body. */
+void lie_readlink(struct buf *b, const char *truth);
+
+/* Sends the reply to h, as the mode has it; false: the connection is to be closed. */
+bool lie_send(const struct proto_head *h, int error, const struct buf *body);
