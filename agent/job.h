@@ -36,6 +36,8 @@ struct job {
 	struct store_info saved; /* where output is NULL */
 	struct post drained;	 /* posted when the output is stored */
 	bool ending;		 /* the command has ended, its output is being stored */
+	int status;		 /* of its process, when ending */
+	bool orphaned;		 /* the supervisor was killed: its children are the agent's */
 	bool start_failed;
 	bool killing;  /* SIGKILL goes to the tree until it is empty */
 	bool dropping; /* goes when its tree is empty */

@@ -26,7 +26,8 @@
 
 static int jobs_fd = -1;
 static const struct launch_config *config;
-static struct job *jobs; /* newest first */
+static struct job *jobs;   /* newest first */
+static struct job *buried; /* freed when no event can name them any more */
 static uint64_t next_num = 1;
 
 static struct job *job_find(uint64_t num)
@@ -142,13 +143,8 @@ static void answer_all(struct waiter **list, const struct job *j, int code)
 	}
 }
 
-static void report_gone(struct source *src)
-{
-	free(src); /* a job that is freed while an event may still name it */
-}
-
-/* Forgets a job whose tree is empty. */
-static void job_free(struct job *j)
+/* Takes it off the list; its memory goes when this round of the loop has ended. */
+static void bury(struct job *j)
 {
 	struct job **at;
 
@@ -162,13 +158,563 @@ static void job_free(struct job *j)
 	answer_all(&j->droppers, j, 0);
 	if (j->output)
 		output_put(j->output, true);
-	j->output = NULL;
-	if (j->report.fd >= 0) {
-		loop_del(&j->report, report_gone);
-		close(j->report.fd);
+	j->next = buried;
+	buried = j;
+}
+
+/* Signals whatever is left of it; how many processes that were. */
+static int signal_tree(const struct job *j, int sig)
+{
+	if (j->report.fd >= 0)
+		return tree_signal(j->supervisor, 0, sig);
+	return j->orphaned ? tree_signal(0, j->pid, sig) : 0;
+}
+
+static bool tree_lives(const struct job *j)
+{
+	return j->report.fd >= 0 || (j->orphaned && signal_tree(j, 0) > 0);
+}
+
+/* Ends and forgets it, at once or as soon as nothing of it is left. */
+static void drop(struct job *j)
+{
+	j->dropping = true;
+	j->killing = true;
+	signal_tree(j, SIGKILL);
+	if (!j->ending && !tree_lives(j))
+		bury(j);
+}
+
+static uint64_t stored(const struct job *j)
+{
+	struct store_info info;
+	uint64_t n = 0;
+
+	job_info(j, &info);
+	for (int i = 0; i < PROTO_STREAMS; i++)
+		n += info.size[i] - (info.hole_to[i] - info.hole_from[i]);
+	return n;
+}
+
+/* Keeps the newest ended ones, within a number and a volume. */
+static void prune(void)
+{
+	struct job *j, *next;
+	unsigned n = 0;
+	uint64_t bytes = 0;
+
+	for (j = jobs; j; j = next) {
+		next = j->next;
+		bytes += stored(j);
+		if (!has_ended(j) || j->dropping || j->num == JOB_MAIN)
+			continue;
+		n++;
+		if (n > KEPT_MAX || (n > 1 && bytes > KEPT_BYTES) ||
+			(n > KEPT_ENDED && !tree_lives(j)))
+			drop(j);
+	}
+}
+
+/* The output is stored: now it has ended. */
+static void job_finish(struct job *j)
+{
+	j->ending = false;
+	if (j->start_failed) {
+		j->result = PROTO_RESULT_START_FAILED;
+	} else if (WIFEXITED(j->status)) {
+		j->exit_code = WEXITSTATUS(j->status);
+		j->result = j->exit_code ? PROTO_RESULT_EXIT_CODE : PROTO_RESULT_SUCCESS;
 	} else {
-		/* Freed at the round's end, too: this round's events may hold it. */
-		j->report.deleted = true;
+		j->exit_code = 128 + WTERMSIG(j->status);
+		j->result = PROTO_RESULT_SIGNAL;
+	}
+	ledger_save(jobs_fd, j);
+	answer_all(&j->starters, j, 0);
+	answer_all(&j->waiters, j, 0);
+	if (j->dropping && !tree_lives(j))
+		bury(j);
+	prune();
+}
+
+static void on_drained(struct post *p)
+{
+	job_finish(link_of(p, struct job, drained));
+}
+
+/* The command's own process has ended. */
+static void job_ended(struct job *j, const struct run_report *r)
+{
+	if (j->ending || has_ended(j))
+		return;
+	j->ending = true;
+	j->status = r->value;
+	j->wall_us = (uint64_t)(clock_us() - j->started_us);
+	j->user_us = r->user_us;
+	j->system_us = r->system_us;
+	j->peak_kib = r->peak_kib;
+	j->drained.fn = on_drained;
+	output_drain(j->output, &j->drained);
+}
+
+static void start_failed(struct job *j, int code, const char *words)
+{
+	j->start_failed = true;
+	j->exit_code = code;
+	snprintf(j->words, sizeof(j->words), "%s", words);
+}
+
+static void on_failed(struct job *j, const struct run_report *r)
+{
+	const char *why = strerror(r->value);
+	char words[ERR_MSG_MAX];
+	bool missing = r->stage == RUN_STAGE_EXEC && (r->value == ENOENT || r->value == ENOTDIR);
+
+	switch (r->stage) {
+	case RUN_STAGE_EXEC:
+		snprintf(words, sizeof(words), "%s: %s", j->program, missing ? "not found" : why);
+		break;
+	case RUN_STAGE_CWD:
+		snprintf(words, sizeof(words), "cannot enter the directory %s: %s", j->cwd, why);
+		break;
+	case RUN_STAGE_USER:
+		snprintf(words, sizeof(words), "cannot become the user: %s", why);
+		break;
+	default:
+		snprintf(words, sizeof(words), "cannot start a process: %s", why);
+	}
+	start_failed(j, missing ? 127 : 126, words);
+	if (r->stage == RUN_STAGE_FORK && !j->pid)
+		job_ended(j, &(struct run_report){0}); /* nobody else will say so */
+}
+
+static void on_report(struct job *j, const struct run_report *r)
+{
+	switch (r->kind) {
+	case RUN_STARTED:
+		j->pid = r->value;
+		answer_all(&j->starters, j, 0);
+		break;
+	case RUN_FAILED:
+		on_failed(j, r);
+		break;
+	case RUN_ENDED:
+		job_ended(j, r);
+		break;
+	}
+}
+
+static void report_ready(struct source *src, uint32_t events)
+{
+	struct job *j = (struct job *)src;
+	struct run_report r;
+	ssize_t n;
+
+	(void)events;
+	while (j->report.fd >= 0) {
+		n = read(j->report.fd, &r, sizeof(r));
+		if (n == (ssize_t)sizeof(r)) {
+			on_report(j, &r);
+			continue;
+		}
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		loop_del(&j->report, NULL);
+		close(j->report.fd);
+		j->report.fd = -1;
+	}
+	/* The supervisor has gone, and with it (unless it was killed) all its descendants. */
+	if (j->dropping && !j->ending && has_ended(j) && !tree_lives(j))
+		bury(j);
+}
+
+/* The supervisor was killed. Its children are ours now: if the command is among them, its end will be
+ * reaped here; if it is not, it was killed too. */
+static void supervisor_killed(struct job *j)
+{
+	siginfo_t si = {0};
+
+	j->orphaned = true;
+	if (j->ending || has_ended(j))
+		return;
+	if (j->pid && waitid(P_PID, (id_t)j->pid, &si, WEXITED | WNOHANG | WNOWAIT) == 0)
+		return;
+	job_ended(j, &(struct run_report){.value = SIGKILL});
+}
+
+void jobs_reaped(pid_t pid, int status, const struct rusage *ru)
+{
+	struct job *j, *next;
+
+	for (j = jobs; j; j = next) {
+		next = j->next;
+		if (j->supervisor == pid) {
+			j->supervisor = 0;
+			/* What it said last may still lie in the pipe. */
+			if (j->report.fd >= 0)
+				report_ready(&j->report, 0);
+			if (WIFSIGNALED(status))
+				supervisor_killed(j);
+			return;
+		}
+		if (j->orphaned && j->pid == pid) {
+			struct run_report r = {.kind = RUN_ENDED, .value = status};
+
+			run_usage(&r, ru);
+			job_ended(j, &r);
+			return;
+		}
+	}
+}
+
+static struct job *job_new(uint64_t num, bool foreground)
+{
+	cleanup_close int dir = -1, fd = -1;
+	struct job *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return NULL;
+	dir = ledger_dir(jobs_fd, num, true);
+	/* Readable for the job's user, who gets a descriptor; nobody else can reach it. */
+	if (dir >= 0)
+		fd = openat(dir, "command", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+			0644);
+	if (fd < 0) {
+		int saved = errno;
+
+		free(j);
+		errno = dir < 0 ? -dir : saved;
+		return NULL;
+	}
+	j->num = num;
+	j->foreground = foreground;
+	j->exit_code = -1;
+	j->report.fd = -1;
+	j->next = jobs;
+	jobs = j;
+	return j;
+}
+
+/* -EBUSY while a foreground job runs, or waits for its text from somebody who is there. */
+static int free_slot(void)
+{
+	struct job *j, *next;
+
+	for (j = jobs; j; j = next) {
+		next = j->next;
+		if (!j->foreground || has_ended(j) || j->dropping)
+			continue;
+		if (j->result == PROTO_RESULT_RUNNING || session_attached(j->session))
+			return -EBUSY;
+		drop(j);
+	}
+	return 0;
+}
+
+int jobs_open(struct request *r)
+{
+	uint8_t kind = wire_get_u8(&r->in);
+	struct job *j;
+	int ret;
+
+	if (!wire_end(&r->in) || kind != PROTO_JOB_FOREGROUND)
+		return bad_request(r);
+	ret = free_slot();
+	if (ret < 0)
+		return ret;
+	j = job_new(next_num, true);
+	if (!j)
+		return err_set(&r->err, errno, "the state volume: %s", strerror(errno));
+	memcpy(j->session, r->session->name, PROTO_SESSION);
+	next_num++;
+	wire_u64(&r->out, j->num);
+	return 0;
+}
+
+static int write_text(struct job *j, uint64_t offset, const uint8_t *p, size_t n)
+{
+	cleanup_close int dir = ledger_dir(jobs_fd, j->num, false);
+	cleanup_close int fd = -1;
+	size_t done = 0;
+
+	if (dir < 0)
+		return dir;
+	fd = openat(dir, "command", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return -errno;
+	while (done < n) {
+		ssize_t w = pwrite(fd, p + done, n - done, (off_t)(offset + done));
+
+		if (w < 0 && errno != EINTR)
+			return -errno;
+		done += w > 0 ? (size_t)w : 0;
+	}
+	if (offset + n > j->command_size)
+		j->command_size = offset + n;
+	return 0;
+}
+
+int jobs_write(struct request *r)
+{
+	struct job *j = job_find(wire_get_u64(&r->in));
+	uint64_t offset = wire_get_u64(&r->in);
+	size_t n;
+	const uint8_t *p = wire_get_bytes(&r->in, PROTO_MAX_DATA, &n);
+
+	if (!wire_end(&r->in) || offset > INT64_MAX - n)
+		return bad_request(r);
+	if (!j)
+		return -ENOENT;
+	if (j->result != PROTO_RESULT_NEW)
+		return err_set(&r->err, EBUSY, "the job has been started");
+	return write_text(j, offset, p, n);
+}
+
+/* What cannot be started has ended at once; that is no failure of the request. */
+static void start(struct job *j, const struct launch *l)
+{
+	cleanup_close int dir = ledger_dir(jobs_fd, j->num, false);
+	struct err err = {0};
+	int ret;
+
+	j->result = PROTO_RESULT_RUNNING;
+	j->started_us = clock_us();
+	ret = dir < 0 ? err_set(&err, -dir, "the job's directory: %s", strerror(-dir))
+		      : launch_job(config, l, dir, j, &err);
+	if (!ret) {
+		ledger_save(jobs_fd, j);
+		j->report.ready = report_ready;
+		if (loop_add(&j->report, EPOLLIN) < 0)
+			log_error("job %llu: no report", (unsigned long long)j->num);
+		return;
+	}
+	if (j->output) {
+		output_put(j->output, true);
+		j->output = NULL;
+	}
+	start_failed(j, ret == -ENOENT ? 127 : 126, err.msg);
+	job_finish(j);
+}
+
+int jobs_start(struct request *r)
+{
+	struct job *j = job_find(wire_get_u64(&r->in));
+	struct launch l = {0};
+	int ret = launch_parse(&r->in, &l);
+
+	if (ret < 0 || !wire_end(&r->in)) {
+		launch_fini(&l);
+		return ret == -E2BIG ? ret : bad_request(r);
+	}
+	if (!j)
+		ret = -ENOENT;
+	else if (j->result != PROTO_RESULT_NEW)
+		ret = err_set(&r->err, EBUSY, "the job has been started");
+	else
+		ret = park(&j->starters, r);
+	if (ret == PARKED)
+		start(j, &l);
+	launch_fini(&l);
+	return ret;
+}
+
+int jobs_wait(struct request *r)
+{
+	struct job *j = job_find(wire_get_u64(&r->in));
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	if (!j)
+		return -ENOENT;
+	return has_ended(j) ? put_info(&r->out, j) : park(&j->waiters, r);
+}
+
+static struct job *newest_foreground(void)
+{
+	struct job *j;
+
+	for (j = jobs; j && (!j->foreground || j->dropping); j = j->next)
+		;
+	return j;
+}
+
+int jobs_info(struct request *r)
+{
+	uint64_t num = wire_get_u64(&r->in);
+	struct job *j = num ? job_find(num) : newest_foreground();
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	return j ? put_info(&r->out, j) : -ENOENT;
+}
+
+int jobs_read(struct request *r)
+{
+	struct job *j = job_find(wire_get_u64(&r->in));
+	uint8_t stream = wire_get_u8(&r->in);
+	uint64_t offset = wire_get_u64(&r->in);
+	uint32_t size = wire_get_u32(&r->in);
+	size_t at = r->out.len;
+	uint8_t *p;
+	ssize_t n;
+
+	if (!wire_end(&r->in) || size > PROTO_MAX_DATA || stream > PROTO_STREAM_COMMAND ||
+		offset > INT64_MAX)
+		return bad_request(r);
+	if (!j)
+		return -ENOENT;
+	wire_u32(&r->out, 0);
+	p = buf_reserve(&r->out, size);
+	if (!p)
+		return -ENOMEM;
+	n = ledger_read(jobs_fd, j, stream, offset, p, size);
+	if (n < 0)
+		return (int)n;
+	r->out.len += (size_t)n;
+	for (int i = 0; i < 4; i++)
+		r->out.data[at + (size_t)i] = (uint8_t)((size_t)n >> (8 * i));
+	return 0;
+}
+
+int jobs_kill(struct request *r)
+{
+	struct job *j = job_find(wire_get_u64(&r->in));
+	uint32_t sig = wire_get_u32(&r->in);
+
+	if (!wire_end(&r->in) || sig < 1 || sig > 64)
+		return bad_request(r);
+	if (!j)
+		return -ENOENT;
+	if (!tree_lives(j))
+		return -ESRCH;
+	if (sig == SIGKILL)
+		j->killing = true; /* and again, until none is left */
+	signal_tree(j, (int)sig);
+	return 0;
+}
+
+int jobs_drop(struct request *r)
+{
+	struct job *j = job_find(wire_get_u64(&r->in));
+	int ret;
+
+	if (!wire_end(&r->in))
+		return bad_request(r);
+	if (!j)
+		return -ENOENT;
+	ret = park(&j->droppers, r);
+	if (ret == PARKED)
+		drop(j);
+	return ret;
+}
+
+/* Takes the waiters of a connection (and of one id, unless it is 0) out of a list. */
+static void unpark(struct waiter **list, const struct conn *c, uint64_t id)
+{
+	struct waiter **at = list, *w;
+
+	while ((w = *at)) {
+		if (w->conn != c || (id && w->id != id)) {
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		conn_fail(w->conn, w->type, w->id, EINTR, NULL, 0);
+		conn_put(w->conn);
+		free(w);
+	}
+}
+
+void jobs_cancel(struct conn *c, uint64_t id)
+{
+	for (struct job *j = jobs; id && j; j = j->next)
+		unpark(&j->waiters, c, id);
+}
+
+void jobs_conn_gone(struct conn *c)
+{
+	for (struct job *j = jobs; j; j = j->next) {
+		unpark(&j->waiters, c, 0);
+		unpark(&j->starters, c, 0);
+		unpark(&j->droppers, c, 0);
+	}
+}
+
+bool jobs_signal_all(int sig)
+{
+	bool alive = false;
+
+	for (struct job *j = jobs; j; j = j->next)
+		if (signal_tree(j, sig) > 0)
+			alive = true;
+	return alive;
+}
+
+int jobs_tick(void)
+{
+	static int64_t last_ms;
+	struct job *j, *next;
+	bool again = false, now = clock_ms() - last_ms >= KILL_AGAIN_MS;
+
+	while ((j = buried)) {
+		buried = j->next;
 		free(j);
 	}
+	if (now)
+		last_ms = clock_ms();
+	for (j = jobs; j; j = next) {
+		next = j->next;
+		if (!j->killing)
+			continue;
+		if (now)
+			signal_tree(j, SIGKILL);
+		if (!tree_lives(j)) {
+			j->killing = false;
+			if (j->dropping && !j->ending)
+				bury(j);
+		} else {
+			again = true;
+		}
+	}
+	return again ? KILL_AGAIN_MS : -1;
+}
+
+static void take_loaded(struct job *j)
+{
+	if (j->num == JOB_MAIN) {
+		ledger_remove(jobs_fd, j->num); /* it runs anew */
+		free(j);
+		return;
+	}
+	j->next = jobs;
+	jobs = j;
+	if (j->num >= next_num && j->num < JOB_MAIN)
+		next_num = j->num + 1;
+}
+
+int jobs_init(int state_fd, const struct launch_config *cfg)
+{
+	int ret;
+
+	config = cfg;
+	if (mkdirat(state_fd, "jobs", 0700) < 0 && errno != EEXIST)
+		return -errno;
+	jobs_fd = openat(state_fd, "jobs", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (jobs_fd < 0)
+		return -errno;
+	ret = ledger_load(jobs_fd, take_loaded);
+	prune();
+	return ret < 0 ? ret : output_init();
+}
+
+int jobs_main(char **argv)
+{
+	struct launch l = {.argv = true};
+	struct job *j = job_new(JOB_MAIN, false);
+	int ret = j ? 0 : -errno;
+
+	for (; !ret && *argv; argv++)
+		ret = write_text(j, j->command_size, (const uint8_t *)*argv, strlen(*argv) + 1);
+	if (!ret)
+		start(j, &l);
+	return ret;
 }

@@ -53,7 +53,7 @@ void ledger_remove(int jobs_fd, uint64_t num)
 
 void ledger_save(int jobs_fd, const struct job *j)
 {
-	cleanup_close int dir = ledger_dir(jobs_fd, j->num, true);
+	cleanup_close int dir = ledger_dir(jobs_fd, j->num, false);
 	cleanup_close int fd = -1;
 	struct store_info info;
 	char text[META_MAX];

@@ -86,15 +86,33 @@ static bool beneath(const char *path, const char *dir, size_t len)
 	return !strncmp(path, dir, len) && (!path[len] || path[len] == '/');
 }
 
-static bool ours(const char *target, size_t len)
+/* An absolute path without empty parts, "." and "..", that is not in our own directory. */
+static bool usable(const char *path, size_t len)
 {
-	return beneath(target, OURS, strlen(OURS)) || (len == 1 && *target == '/') ||
-	       strstr(target, "/../") || strstr(target, "//") || strstr(target, "/./");
+	const char *p = path, *end = path + len;
+
+	if (!len || *p != '/')
+		return false;
+	while (p < end) {
+		const char *part = ++p;
+		size_t n;
+
+		while (p < end && *p != '/')
+			p++;
+		n = (size_t)(p - part);
+		if (!n && !(p == end && part - 1 > path)) /* one '/' at the end may be */
+			return false;
+		if ((n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.'))
+			return false;
+		if (part == path + 1 && n == strlen(OURS) - 1 && !strncmp(part, OURS + 1, n))
+			return false;
+	}
+	return true;
 }
 
 static int check_target(const char *target, size_t len, struct err *err)
 {
-	if (!len || *target != '/' || ours(target, len))
+	if (!usable(target, len))
 		return err_set(err, EINVAL, "nothing can be mounted at %.*s", (int)len, target);
 	return 0;
 }
@@ -256,8 +274,8 @@ int body_create(const struct spec *spec, const char *user, const char *agent_vol
 	cleanup_json cJSON *body = json_new(&b);
 	int rc;
 
-	if (!spec->working_dir || *spec->working_dir != '/' ||
-		beneath(spec->working_dir, OURS, strlen(OURS)))
+	if (!spec->working_dir || (strcmp(spec->working_dir, "/") != 0 &&
+					  !usable(spec->working_dir, strlen(spec->working_dir))))
 		return err_set(err, EINVAL, "%s cannot be a working directory",
 			spec->working_dir ? spec->working_dir : "nothing");
 	json_add_string(&b, body, "Image", spec->image);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests in flight and their interrupts. The table (by a number that is never used twice, because
- * an interrupt may come for a request that is being answered) has one lock. The kernel sends
- * INTERRUPT once, for the first signal of any kind: SIGCHLD must not end a command, but the SIGINT
- * after it must, and is not announced. So an interrupted request's caller is looked at, now and
- * every 100 ms while the request lasts, and leaves only if a signal is pending that it would leave
- * for.
+ * Requests in flight and their interrupts, by a number that is never used twice, because an
+ * interrupt may come for a request that is being answered; in shards with a lock each. The kernel
+ * sends INTERRUPT once, for the first signal of any kind: SIGCHLD must not end a command, but the
+ * SIGINT after it must, and is not announced. So an interrupted request's caller is looked at, now
+ * and every 100 ms while the request lasts, and leaves only if a signal is pending that it would
+ * leave for.
  */
 #include "fs/op.h"
 
@@ -17,29 +17,39 @@
 #define TICK_MS	      100
 #define PATIENT_TICKS 5 /* an agent that can answer has this long to do so */
 
-struct op_table {
+#define SHARDS 16
+
+struct shard {
 	pthread_mutex_t lock;
-	struct op *ops;	      /* protected by lock */
-	uint64_t next_id;     /* protected by lock */
-	unsigned interrupted; /* how many of them are; protected by lock */
-	bool ticking;	      /* protected by lock */
+	struct op *ops; /* protected by lock */
+};
+
+struct op_table {
+	_Atomic uint64_t next_id;
+	_Atomic unsigned interrupted; /* how many of them are */
+	_Atomic bool ticking;
+	struct shard shard[SHARDS]; /* by id */
 };
 
 struct op_table *op_table_new(void)
 {
 	struct op_table *t = calloc(1, sizeof(*t));
 
-	if (t)
-		pthread_mutex_init(&t->lock, NULL);
+	for (unsigned k = 0; t && k < SHARDS; k++)
+		pthread_mutex_init(&t->shard[k].lock, NULL);
 	return t;
 }
 
 void op_table_free(struct op_table *t)
 {
-	if (!t)
-		return;
-	pthread_mutex_destroy(&t->lock);
+	for (unsigned k = 0; t && k < SHARDS; k++)
+		pthread_mutex_destroy(&t->shard[k].lock);
 	free(t);
+}
+
+static struct shard *shard_of(struct op_table *t, uint64_t id)
+{
+	return &t->shard[id % SHARDS];
 }
 
 static void op_free(struct op *op)
@@ -60,11 +70,12 @@ static void op_free(struct op *op)
 static void table_remove(struct op *op)
 {
 	struct op_table *t = op->fs->ops;
+	struct shard *s = shard_of(t, op->id);
 
-	pthread_mutex_lock(&t->lock);
-	HASH_DEL(t->ops, op);
+	pthread_mutex_lock(&s->lock);
+	HASH_DEL(s->ops, op);
 	t->interrupted -= op->interrupted;
-	pthread_mutex_unlock(&t->lock);
+	pthread_mutex_unlock(&s->lock);
 }
 
 static bool op_done(struct call *c, int r, struct wire_in *body)
@@ -136,7 +147,7 @@ void op_next(struct op *op, uint16_t type)
 /* What is to be done about an interrupted request whose caller may want to leave. */
 enum verdict { STAY, CANCELLED, ABANDON };
 
-/* With the table's lock held, so the op cannot end meanwhile. */
+/* With the shard's lock held, so the op cannot end meanwhile. */
 static enum verdict consider(struct op *op)
 {
 	if (!op->leaving && !caller_leaves(op->pid, op->leave != NULL))
@@ -155,57 +166,60 @@ static enum verdict consider(struct op *op)
 	return STAY;
 }
 
-/* With the lock held, which is released to act. */
-static void act_unlock(struct op_table *t, struct op *op, enum verdict v)
+/* With the shard's lock held, which is released to act. */
+static void act_unlock(struct shard *s, struct op *op, enum verdict v)
 {
 	fuse_req_t req;
 
 	if (v == CANCELLED) { /* it is ours again */
-		pthread_mutex_unlock(&t->lock);
+		pthread_mutex_unlock(&s->lock);
 		op_done(&op->call, -EINTR, NULL);
 		return;
 	}
 	req = atomic_exchange(&op->req, NULL);
-	pthread_mutex_unlock(&t->lock);
+	pthread_mutex_unlock(&s->lock);
 	if (req)
 		fuse_reply_err(req, EINTR); /* the late answer is undone when it comes */
+}
+
+/* Looks at the interrupted requests of a shard; each is considered once. */
+static void look(struct shard *s)
+{
+	uint64_t last = 0;
+
+	for (bool more = true; more;) {
+		enum verdict v = STAY;
+		struct op *op, *tmp;
+
+		more = false;
+		pthread_mutex_lock(&s->lock);
+		HASH_ITER (hh, s->ops, op, tmp) { /* in order of age, so of number */
+			if (op->id <= last || !op->interrupted || !op->req)
+				continue;
+			last = op->id;
+			v = consider(op);
+			if (v != STAY)
+				break;
+		}
+		if (op && v != STAY) {
+			act_unlock(s, op, v);
+			more = true;
+		} else {
+			pthread_mutex_unlock(&s->lock);
+		}
+	}
 }
 
 static void tick(void *arg)
 {
 	struct fs *fs = arg;
 	struct op_table *t = fs->ops;
-	struct op *op, *tmp;
-	uint64_t last = 0;
-	bool again;
 
-	for (bool more = true; more;) {
-		enum verdict v = STAY;
-		struct op *pick = NULL;
-
-		more = false;
-		pthread_mutex_lock(&t->lock);
-		HASH_ITER (hh, t->ops, op, tmp) { /* in order of age, so of number */
-			if (op->id <= last || !op->interrupted || !op->req)
-				continue;
-			last = op->id;
-			v = consider(op);
-			if (v != STAY) {
-				pick = op;
-				break;
-			}
-		}
-		if (pick) {
-			act_unlock(t, pick, v);
-			more = true;
-			continue;
-		}
-		again = t->interrupted > 0;
-		t->ticking = again;
-		pthread_mutex_unlock(&t->lock);
-		if (again)
-			registry_after(fs->registry, TICK_MS, tick, fs);
-	}
+	for (unsigned k = 0; k < SHARDS; k++)
+		look(&t->shard[k]);
+	atomic_store(&t->ticking, false);
+	if (t->interrupted && !atomic_exchange(&t->ticking, true))
+		registry_after(fs->registry, TICK_MS, tick, fs);
 }
 
 static void on_interrupt(fuse_req_t req, void *data)
@@ -213,38 +227,37 @@ static void on_interrupt(fuse_req_t req, void *data)
 	uint64_t id = (uint64_t)(uintptr_t)data;
 	struct fs *fs = fs_of(req);
 	struct op_table *t = fs->ops;
+	struct shard *s = shard_of(t, id);
 	enum verdict v = STAY;
-	bool start = false;
 	struct op *op;
 
-	pthread_mutex_lock(&t->lock);
-	HASH_FIND(hh, t->ops, &id, sizeof(id), op);
+	pthread_mutex_lock(&s->lock);
+	HASH_FIND(hh, s->ops, &id, sizeof(id), op);
 	if (op && !op->interrupted) {
 		op->interrupted = true;
 		t->interrupted++;
 		v = consider(op);
-		start = !t->ticking;
-		t->ticking = true;
 	}
 	if (op && v != STAY)
-		act_unlock(t, op, v);
+		act_unlock(s, op, v);
 	else
-		pthread_mutex_unlock(&t->lock);
-	if (start)
+		pthread_mutex_unlock(&s->lock);
+	if (t->interrupted && !atomic_exchange(&t->ticking, true))
 		registry_after(fs->registry, TICK_MS, tick, fs);
 }
 
-/* Into the table; false if the request has none to be interrupted for. */
 static void enter(struct op *op)
 {
 	struct op_table *t = op->fs->ops;
+	struct shard *s;
 
 	op->interrupted = op->leaving = false;
 	op->ticks = 0;
-	pthread_mutex_lock(&t->lock);
 	op->id = ++t->next_id;
-	HASH_ADD(hh, t->ops, id, sizeof(op->id), op);
-	pthread_mutex_unlock(&t->lock);
+	s = shard_of(t, op->id);
+	pthread_mutex_lock(&s->lock);
+	HASH_ADD(hh, s->ops, id, sizeof(op->id), op);
+	pthread_mutex_unlock(&s->lock);
 	/* Before it is sent: afterwards the request may be gone at any moment. */
 	if (op->req)
 		fuse_req_interrupt_func(op->req, on_interrupt, (void *)(uintptr_t)op->id);

@@ -219,10 +219,45 @@ static void start_recovery(struct sandbox *sb, struct call *limbo)
 	calls_fail(limbo, ENOMEM, "no memory to connect again");
 }
 
-/* The greeting was never answered: why not? */
-static void handshake_failed(struct link *l)
+/* Why the agent cannot be reached: the container's own end says more than a lost connection. */
+static void connect_failed(struct sandbox *sb, struct err *err, bool broke)
 {
-	struct sandbox *sb = l->sb;
+	struct registry *reg = sb->registry;
+	struct engine_box box = {0};
+	struct err ignored = {0};
+	bool ended = false;
+
+	if (!broke && err->code != EHOSTDOWN &&
+		reg->engine->ops->inspect(reg->engine, sb->id, &box, &ignored) == 0) {
+		ended = box.state == ENGINE_EXITED;
+		if (ended)
+			err_set(err, EIO, "the container ended at once with exit code %d%s%s",
+				box.exit_code, *box.error ? ": " : "", box.error);
+		engine_box_fini(&box);
+	}
+	lifecycle_fail(sb, "connect", err,
+		broke || ended || (err->code != EHOSTDOWN && !sandbox_epoch(sb)));
+}
+
+/* The greeting was never answered. The engine knows more, so a lifecycle thread asks it. */
+struct diagnosis {
+	struct sandbox *sb;
+	struct err err;
+	bool broke;
+};
+
+static void diagnose(void *arg)
+{
+	struct diagnosis *d = arg;
+
+	connect_failed(d->sb, &d->err, d->broke);
+	sandbox_put(d->sb);
+	free(d);
+}
+
+static void handshake_failed(struct link *l, bool wanted)
+{
+	struct diagnosis *d = wanted ? malloc(sizeof(*d)) : NULL;
 	struct err err = l->why;
 
 	if (!err.code)
@@ -230,7 +265,16 @@ static void handshake_failed(struct link *l)
 			HELLO_PATIENCE_MS / 1000);
 	else
 		err_prefix(&err, "no greeting from the agent");
-	lifecycle_fail(sb, "connect", &err, l->broke || !sb->epoch);
+	if (d) {
+		*d = (struct diagnosis){.sb = l->sb, .err = err, .broke = l->broke};
+		sandbox_get(l->sb);
+		if (pool_run(l->sb->registry->pool, diagnose, d) == 0)
+			return;
+		sandbox_put(l->sb);
+		free(d);
+	}
+	if (wanted)
+		lifecycle_fail(l->sb, "connect", &err, l->broke);
 }
 
 static void on_gone(void *arg)
@@ -238,7 +282,7 @@ static void on_gone(void *arg)
 	struct link *l = arg;
 	struct sandbox *sb = l->sb;
 	struct registry *r = sb->registry;
-	bool again, current;
+	bool again, current, wanted;
 
 	pthread_mutex_lock(&sb->lock);
 	current = sb->link == l;
@@ -246,13 +290,14 @@ static void on_gone(void *arg)
 		sb->link = NULL;
 		sb->ready = false;
 	}
-	again = current && l->greeted && !l->broke && !sb->removing && !sb->removed && !sb->busy &&
+	wanted = !sb->removing && !sb->removed;
+	again = current && l->greeted && !l->broke && wanted && !sb->busy &&
 		(l->limbo || sb->waiting);
 	sb->busy |= again;
 	pthread_mutex_unlock(&sb->lock);
 
 	if (!l->greeted)
-		handshake_failed(l);
+		handshake_failed(l, wanted);
 	else if (l->broke)
 		lifecycle_fail(sb, "protocol", &l->why, true);
 	if (again)
@@ -386,25 +431,6 @@ static int ensure_running(struct sandbox *sb, struct err *err)
 	return ops->start(reg->engine, sb->id, err);
 }
 
-/* Why the agent cannot be reached: the container's own end says more than the engine's refusal. */
-static void connect_failed(struct sandbox *sb, struct err *err)
-{
-	struct registry *reg = sb->registry;
-	struct engine_box box = {0};
-	struct err ignored = {0};
-	bool ended = false;
-
-	if (err->code != EHOSTDOWN &&
-		reg->engine->ops->inspect(reg->engine, sb->id, &box, &ignored) == 0) {
-		ended = box.state == ENGINE_EXITED;
-		if (ended)
-			err_set(err, EIO, "the container ended at once with exit code %d%s%s",
-				box.exit_code, *box.error ? ": " : "", box.error);
-		engine_box_fini(&box);
-	}
-	lifecycle_fail(sb, "connect", err, ended || (err->code != EHOSTDOWN && !sb->epoch));
-}
-
 void lifecycle_bring_up_now(struct sandbox *sb)
 {
 	struct registry *reg = sb->registry;
@@ -424,7 +450,7 @@ void lifecycle_bring_up_now(struct sandbox *sb)
 		return;
 	}
 	if (reg->engine->ops->connect(reg->engine, sb->id, &s, &err) < 0) {
-		connect_failed(sb, &err);
+		connect_failed(sb, &err, false);
 		return;
 	}
 	if (link_new(sb, s, &err) < 0)

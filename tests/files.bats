@@ -278,6 +278,20 @@ PY
   rmdir "$MNT/two"
 }
 
+@test "a listing's inode numbers are those of stat" {
+  mkdir "$W/d"
+  echo x >"$W/f"
+  ln -s f "$W/l"
+  python3 - "$W" <<'PY'
+import os, sys
+n = 0
+for e in os.scandir(sys.argv[1]):
+    assert e.inode() == os.lstat(e.path).st_ino, e.name
+    n += 1
+assert n == 3
+PY
+}
+
 @test "many files at once by many processes come out right" {
   local i pids=()
   for i in {1..16}; do
