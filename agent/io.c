@@ -160,7 +160,7 @@ int io_read(struct request *r)
 	size_t len = 0, at;
 	uint8_t *p;
 
-	if (!wire_end(&r->in) || size > PROTO_MAX_DATA || offset > INT64_MAX - size)
+	if (!wire_end(&r->in) || size > PROTO_MAX_DATA || offset > (uint64_t)INT64_MAX - size)
 		return bad_request(r);
 	h = handle_get(r->session, fh);
 	if (!h)
@@ -196,7 +196,7 @@ int io_write(struct request *r)
 	auto_handle struct handle *h = NULL;
 	int ret;
 
-	if (!wire_end(&r->in) || offset > INT64_MAX - size)
+	if (!wire_end(&r->in) || offset > (uint64_t)INT64_MAX - size)
 		return bad_request(r);
 	h = handle_get(r->session, fh);
 	if (!h)

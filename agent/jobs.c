@@ -460,7 +460,7 @@ int jobs_write(struct request *r)
 	size_t n;
 	const uint8_t *p = wire_get_bytes(&r->in, PROTO_MAX_DATA, &n);
 
-	if (!wire_end(&r->in) || offset > INT64_MAX - n)
+	if (!wire_end(&r->in) || offset > (uint64_t)INT64_MAX - n)
 		return bad_request(r);
 	if (!j)
 		return -ENOENT;
