@@ -228,9 +228,9 @@ static void job_finish(struct job *j)
 		j->exit_code = 128 + WTERMSIG(j->status);
 		j->result = PROTO_RESULT_SIGNAL;
 	}
-	ledger_save(jobs_fd, j);
 	answer_all(&j->starters, j, 0);
 	answer_all(&j->waiters, j, 0);
+	ledger_save(jobs_fd, j);
 	if (j->dropping && !tree_lives(j))
 		bury(j);
 	prune();

@@ -106,7 +106,7 @@ static struct session *take_old(void)
 		if ((*at)->conns)
 			continue;
 		detached++;
-		if (!oldest || (*at)->detached_ms < (*oldest)->detached_ms)
+		if (!oldest || (*at)->detached_ms <= (*oldest)->detached_ms)
 			oldest = at;
 	}
 	s = oldest ? *oldest : NULL;

@@ -32,13 +32,14 @@ void store_close(struct store *s)
 			close(s->fd[i]);
 		s->fd[i] = -1;
 	}
+	if (s->dir_fd >= 0)
+		close(s->dir_fd);
+	s->dir_fd = -1;
 }
 
 void store_fini(struct store *s)
 {
 	store_close(s);
-	if (s->dir_fd >= 0)
-		close(s->dir_fd);
 	pthread_mutex_destroy(&s->lock);
 }
 

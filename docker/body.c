@@ -104,7 +104,7 @@ static bool usable(const char *path, size_t len)
 			return false;
 		if ((n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.'))
 			return false;
-		if (part == path + 1 && n == strlen(OURS) - 1 && !strncmp(part, OURS + 1, n))
+		if (part == path + 1 && n + 1 == strlen(OURS) && !memcmp(path, OURS, n + 1))
 			return false;
 	}
 	return true;

@@ -315,6 +315,15 @@ int http_curl_err(const struct http *h, CURL *easy, CURLcode code, struct err *e
 		if (os)
 			why = strerror_r((int)os, text, sizeof(text));
 		break;
+	case CURLE_OPERATION_TIMEDOUT:
+		why = "it does not answer";
+		break;
+	case CURLE_SEND_ERROR:
+	case CURLE_RECV_ERROR:
+	case CURLE_GOT_NOTHING:
+	case CURLE_PARTIAL_FILE:
+		why = "it broke the connection";
+		break;
 	default:
 		break;
 	}

@@ -44,7 +44,6 @@ const char *http_prefix(const struct http *h); /* "" or "/v1.41" */
  * reply is valid either way and must be ended with http_reply_fini. */
 int http_call(struct http *h, const struct http_call *c, struct http_reply *r, struct err *err);
 void http_reply_fini(struct http_reply *r);
-
 /* The same for an answer in JSON (an object or array; cJSON_Delete it). */
 int http_json(struct http *h, const struct http_call *c, cJSON **out, struct err *err);
 

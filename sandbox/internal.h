@@ -65,6 +65,9 @@ struct registry {
 struct sandbox *sandbox_new(struct registry *r, const char *name, uint32_t owner);
 /* Sends c on the link; called with sb->lock held, releases it. */
 void sandbox_send_unlock(struct sandbox *sb, struct call *c);
+/* With sb->lock held: the calls that wait are the caller's from now on; a cancel finds them no
+ * more. */
+struct call *sandbox_take_waiting(struct sandbox *sb);
 /* Fails all calls of a list. */
 void calls_fail(struct call *list, int code, const char *words);
 
@@ -80,8 +83,9 @@ void lifecycle_unlink(struct sandbox *sb);
 struct channel *link_channel(struct link *l);
 
 /* registry.c */
-/* Takes it out of the tables and ends its connection: the container is gone. */
-void registry_drop(struct registry *r, struct sandbox *sb);
+/* Takes it out of the tables and ends its connection: the container is gone. With keep_name the
+ * name stays, as a husk. */
+void registry_drop(struct registry *r, struct sandbox *sb, bool keep_name);
 /* Applies what the engine says of one container. */
 void registry_apply(struct registry *r, const struct engine_box *box);
 void registry_attach(struct registry *r, struct sandbox *sb, const char *id);

@@ -5,6 +5,7 @@
  */
 #include "sandbox/internal.h"
 
+#include "common/cleanup.h"
 #include "common/log.h"
 #include "sandbox/template.h"
 
@@ -184,7 +185,7 @@ static void create_task(void *arg)
 		if (r == 0)
 			r = make(t, &spec, &err);
 		if (r < 0)
-			registry_drop(t->r, t->sb);
+			registry_drop(t->r, t->sb, false);
 	}
 	t->done(t->arg, r < 0 ? r : 0, &err);
 	if (r >= 0 && fetch) {
@@ -211,41 +212,25 @@ void registry_create(
 		(struct task){.r = r, .owner = owner, .done = done, .arg = arg}, create_task, name);
 }
 
-/* With keep_husk the name stays in the table, without a container. */
-static void hide(struct task *t)
-{
-	if (t->keep_husk) {
-		pthread_mutex_lock(&t->r->lock);
-		if (*t->sb->id)
-			HASH_DELETE(by_id, t->r->ids, t->sb);
-		pthread_mutex_unlock(&t->r->lock);
-		pthread_mutex_lock(&t->sb->lock);
-		t->sb->removed = true;
-		pthread_mutex_unlock(&t->sb->lock);
-		lifecycle_unlink(t->sb);
-	} else {
-		registry_drop(t->r, t->sb);
-	}
-}
-
 static void remove_task(void *arg)
 {
 	struct task *t = arg;
 	struct engine *e = t->r->engine;
 	struct err err = {0};
-	bool twice;
+	bool twice, made;
 	int r = 0;
 
 	pthread_mutex_lock(&t->sb->lock);
 	twice = t->sb->removing;
 	t->sb->removing = true;
+	made = *t->sb->id; /* if not, whoever is making it sees `removing` afterwards */
 	pthread_mutex_unlock(&t->sb->lock);
 	if (twice) {
 		err_set(&err, ENOENT, "the sandbox is being removed");
 		task_done(t, -ENOENT, &err);
 		return;
 	}
-	if (*t->sb->id)
+	if (made)
 		r = e->ops->rename(e, t->sb->id, "", ENGINE_MARK_REMOVING, &err);
 	if (r < 0 && r != -ENOENT) {
 		pthread_mutex_lock(&t->sb->lock);
@@ -254,10 +239,10 @@ static void remove_task(void *arg)
 		task_done(t, r, &err);
 		return;
 	}
-	hide(t);
+	registry_drop(t->r, t->sb, t->keep_husk);
 	t->done(t->arg, 0, &err);
-	if (*t->sb->id && e->ops->remove(e, t->sb->id, &err) < 0)
-		report_add(t->r->report, "remove", t->sb->name, &err);
+	if (made && e->ops->remove(e, t->sb->id, &err) < 0)
+		sandbox_error(t->sb, "remove", "", &err);
 	task_free(t);
 }
 
@@ -270,7 +255,21 @@ void registry_remove(
 
 void registry_forget(struct registry *r, struct sandbox *sb)
 {
-	registry_drop(r, sb);
+	registry_drop(r, sb, false);
+}
+
+/* The name and what the user asked for, as they are now. The name is a new string. */
+static char *name_and_mark(struct sandbox *sb, enum engine_mark *mark)
+{
+	char *name;
+
+	pthread_mutex_lock(&sb->lock);
+	name = strdup(sb->name);
+	*mark = !sb->held		      ? ENGINE_MARK_NONE
+		: sb->state == SANDBOX_PAUSED ? ENGINE_MARK_PAUSED
+					      : ENGINE_MARK_STOPPED;
+	pthread_mutex_unlock(&sb->lock);
+	return name;
 }
 
 static void rename_task(void *arg)
@@ -279,6 +278,7 @@ static void rename_task(void *arg)
 	struct engine *e = t->r->engine;
 	struct sandbox *found;
 	struct err err = {0};
+	enum engine_mark mark;
 	char *template = NULL;
 	bool snapshot;
 	int r = template_split(t->name, &template, &snapshot, &err);
@@ -293,12 +293,9 @@ static void rename_task(void *arg)
 			r = err_set(&err, EBUSY, "the sandbox is still being made");
 		pthread_mutex_unlock(&t->r->lock);
 	}
+	free(name_and_mark(t->sb, &mark));
 	if (r == 0)
-		r = e->ops->rename(e, t->sb->id, t->name,
-			t->sb->held ? (t->sb->state == SANDBOX_PAUSED ? ENGINE_MARK_PAUSED
-								      : ENGINE_MARK_STOPPED)
-				    : ENGINE_MARK_NONE,
-			&err);
+		r = e->ops->rename(e, t->sb->id, t->name, mark, &err);
 	if (r == 0) {
 		struct engine_box box = {0};
 
@@ -322,25 +319,27 @@ static int hold(struct task *t, bool pause, struct err *err)
 	struct sandbox *sb = t->sb;
 	struct engine *e = t->r->engine;
 	enum engine_mark mark = pause ? ENGINE_MARK_PAUSED : ENGINE_MARK_STOPPED;
+	enum engine_mark before;
+	cleanup_free char *name = name_and_mark(sb, &before);
 	struct err ignored = {0};
 	struct call *waiting;
-	int r = e->ops->rename(e, sb->id, sb->name, mark, err);
+	int r;
 
+	if (!name)
+		return err_set(err, ENOMEM, "no memory for that");
+	r = e->ops->rename(e, sb->id, name, mark, err);
 	if (r < 0)
 		return r;
 	r = pause ? e->ops->pause(e, sb->id, true, err)
 		  : e->ops->stop(e, sb->id, STOP_GRACE_S, err);
 	if (r < 0) {
-		e->ops->rename(e, sb->id, sb->name, ENGINE_MARK_NONE, &ignored);
+		e->ops->rename(e, sb->id, name, before, &ignored);
 		return r;
 	}
 	pthread_mutex_lock(&sb->lock);
 	sb->held = true;
 	sb->state = pause ? SANDBOX_PAUSED : SANDBOX_STOPPED;
-	waiting = sb->waiting;
-	sb->waiting = NULL;
-	for (struct call *c = waiting; c; c = c->next)
-		c->waiting = false;
+	waiting = sandbox_take_waiting(sb);
 	pthread_mutex_unlock(&sb->lock);
 	calls_fail(waiting, ESHUTDOWN, "the sandbox was stopped or paused");
 	if (!pause)
@@ -370,7 +369,7 @@ static int release(struct task *t, struct err *err)
 	int r = e->ops->inspect(e, sb->id, &box, err);
 
 	if (r == 0 && box.mark != ENGINE_MARK_NONE)
-		r = e->ops->rename(e, sb->id, sb->name, ENGINE_MARK_NONE, err);
+		r = e->ops->rename(e, sb->id, box.name, ENGINE_MARK_NONE, err);
 	if (r == 0 && box.state == ENGINE_PAUSED)
 		r = e->ops->pause(e, sb->id, false, err);
 	engine_box_fini(&box);

@@ -39,10 +39,7 @@ void lifecycle_fail(struct sandbox *sb, const char *op, const struct err *err, b
 	else if (sb->state == SANDBOX_STARTING)
 		sb->state = SANDBOX_STOPPED;
 	sb->busy = false;
-	list = sb->waiting;
-	sb->waiting = NULL;
-	for (struct call *c = list; c; c = c->next)
-		c->waiting = false; /* they are ours: a cancel must not look for them here */
+	list = sandbox_take_waiting(sb);
 	pthread_mutex_unlock(&sb->lock);
 	calls_fail(list, err->code, err->msg);
 }
@@ -441,7 +438,7 @@ void lifecycle_bring_up_now(struct sandbox *sb)
 	if (r == 1)
 		return;
 	if (r == -ENOENT) {
-		registry_drop(reg, sb);
+		registry_drop(reg, sb, false);
 		lifecycle_fail(sb, "start", &err, true);
 		return;
 	}

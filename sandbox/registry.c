@@ -69,40 +69,36 @@ int registry_after(struct registry *r, unsigned delay_ms, void (*fn)(void *arg),
 	return loop_after(r->loop, delay_ms, fn, arg);
 }
 
-/* With r->lock held: out of both tables. True if it was in one; the reference is the caller's then.
- */
-static bool untable(struct registry *r, struct sandbox *sb)
+/* With r->lock held: out of the tables. True if its name was in one: that reference is the caller's
+ * then. */
+static bool untable(struct registry *r, struct sandbox *sb, bool keep_name)
 {
 	struct sandbox *found;
-	bool was = false;
 
-	HASH_FIND(by_name, r->names, sb->name, strlen(sb->name), found);
-	if (found == sb) {
-		HASH_DELETE(by_name, r->names, sb);
-		was = true;
-	}
 	if (*sb->id) {
 		HASH_FIND(by_id, r->ids, sb->id, strlen(sb->id), found);
 		if (found == sb)
 			HASH_DELETE(by_id, r->ids, sb);
 	}
-	return was;
+	if (keep_name)
+		return false;
+	HASH_FIND(by_name, r->names, sb->name, strlen(sb->name), found);
+	if (found == sb)
+		HASH_DELETE(by_name, r->names, sb);
+	return found == sb;
 }
 
-void registry_drop(struct registry *r, struct sandbox *sb)
+void registry_drop(struct registry *r, struct sandbox *sb, bool keep_name)
 {
 	struct call *waiting;
 	bool was;
 
 	pthread_mutex_lock(&r->lock);
-	was = untable(r, sb);
+	was = untable(r, sb, keep_name);
 	pthread_mutex_unlock(&r->lock);
 	pthread_mutex_lock(&sb->lock);
 	sb->removed = true;
-	waiting = sb->waiting;
-	sb->waiting = NULL;
-	for (struct call *c = waiting; c; c = c->next)
-		c->waiting = false;
+	waiting = sandbox_take_waiting(sb);
 	pthread_mutex_unlock(&sb->lock);
 	calls_fail(waiting, ENOENT, "the sandbox was removed");
 	lifecycle_unlink(sb);
@@ -260,7 +256,7 @@ static void apply_gone(struct registry *r, const struct engine_box *box)
 	}
 	pthread_mutex_unlock(&r->lock);
 	if (sb && !ours)
-		registry_drop(r, sb);
+		registry_drop(r, sb, false);
 	if (sb)
 		sandbox_put(sb);
 	else if (box->mark == ENGINE_MARK_REMOVING && box->state != ENGINE_GONE)
@@ -321,7 +317,7 @@ static void changed(void *arg, const char *id)
 		sandbox_get(sb);
 	pthread_mutex_unlock(&r->lock);
 	if (sb) {
-		registry_drop(r, sb);
+		registry_drop(r, sb, false);
 		sandbox_put(sb);
 	}
 }
@@ -364,7 +360,7 @@ static void drop_unseen(struct registry *r, unsigned listing)
 		pthread_mutex_unlock(&r->lock);
 		if (!victim)
 			return;
-		registry_drop(r, victim);
+		registry_drop(r, victim, false);
 		sandbox_put(victim);
 	}
 }
@@ -493,6 +489,7 @@ static void end_all(struct registry *r, bool remove_all)
 
 	for (;;) {
 		struct err err = {0};
+		bool made;
 
 		pthread_mutex_lock(&r->lock);
 		sb = r->names;
@@ -501,9 +498,12 @@ static void end_all(struct registry *r, bool remove_all)
 		pthread_mutex_unlock(&r->lock);
 		if (!sb)
 			return;
-		if (remove_all && *sb->id && r->engine->ops->remove(r->engine, sb->id, &err) < 0)
-			log_warn("cannot remove %s: %s", sb->name, err.msg);
-		registry_drop(r, sb);
+		pthread_mutex_lock(&sb->lock);
+		made = *sb->id;
+		pthread_mutex_unlock(&sb->lock);
+		if (remove_all && made && r->engine->ops->remove(r->engine, sb->id, &err) < 0)
+			sandbox_error(sb, "remove", "", &err);
+		registry_drop(r, sb, false);
 		sandbox_put(sb);
 	}
 }

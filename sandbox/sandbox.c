@@ -63,13 +63,22 @@ static void call_fail(struct call *c, int code, const char *words)
 	c->done(c, -code, NULL);
 }
 
+struct call *sandbox_take_waiting(struct sandbox *sb)
+{
+	struct call *list = sb->waiting;
+
+	sb->waiting = NULL;
+	for (struct call *c = list; c; c = c->next)
+		c->waiting = false;
+	return list;
+}
+
 void calls_fail(struct call *list, int code, const char *words)
 {
 	struct call *c, *tmp;
 
 	DL_FOREACH_SAFE (list, c, tmp) {
 		DL_DELETE(list, c);
-		c->waiting = false;
 		call_fail(c, code, words);
 	}
 }

@@ -65,8 +65,8 @@ for i in range(100):
 }
 
 @test "a bad option or mount point: a message, a status, no mount" {
-  fails_with nosuchoption "$SANDBOXFS" -f -o nosuchoption=1 "$(sbx_new_dir)"
-  fails_with symlinks "$SANDBOXFS" -f -o symlinks=perhaps "$(sbx_new_dir)"
+  fails_with nosuchoption "$SANDBOXFS" -f -o "host=$(engine_host "$SBX_ENGINE"),nosuchoption=1" "$(sbx_new_dir)"
+  fails_with symlinks "$SANDBOXFS" -f -o "host=$(engine_host "$SBX_ENGINE"),symlinks=perhaps" "$(sbx_new_dir)"
   fails_with nowhere "$SANDBOXFS" -f -o "host=$(engine_host "$SBX_ENGINE")" "$BATS_TEST_TMPDIR/nowhere"
   fails "$SANDBOXFS"
 }

@@ -18,6 +18,7 @@ setup() {
 
 teardown() {
   scripts/down --purge >/dev/null 2>&1 || true
+  wait_for 30 no_daemons # what a sanitizer has to say it says at the end
   sbx_teardown
 }
 

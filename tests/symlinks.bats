@@ -100,7 +100,7 @@ unharmed() {
   out demo 'mkdir -p a/b; ln -s ../.. a/b/s; ln -s a/b/s/../../../canary/secret t
     ln -s a/b/s/../../.. u; ln -s a/b t1; ln -s t1/s/../../../canary v; ln -s . self; ln -s self/self/../../../canary/secret w
     ln -s canary/../../../../canary/secret x' >/dev/null
-  attack t u u/canary/secret v v/secret w x a/b/s/../../../canary/secret
+  attack t u u/canary/secret v v/secret w x
 }
 
 @test "a link that is hard-linked at two depths cannot climb" {
