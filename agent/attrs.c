@@ -135,7 +135,8 @@ int files_open(struct request *r, const struct pin *pin, int flags)
 	if (S_ISLNK(pin->node->type))
 		return -ELOOP;
 	if (!S_ISREG(pin->node->type))
-		return -ENXIO; /* the host's kernel opens its own FIFOs; devices are not ours to open */
+		return -ENXIO; /* the host's kernel opens its own FIFOs; devices are not ours to
+				  open */
 	/* O_NONBLOCK: what is there by now may be a FIFO, found out only after the open. */
 	flags |= O_NONBLOCK | O_NOCTTY;
 	got = open_named(r, pin, flags);
@@ -203,8 +204,8 @@ static int set_mode(int fd, bool path, uint32_t mode)
 	return errno == ENOSYS ? -EOPNOTSUPP : -errno;
 }
 
-static struct timespec time_of(uint32_t mask, uint32_t given, uint32_t now,
-	const struct proto_time *t)
+static struct timespec time_of(
+	uint32_t mask, uint32_t given, uint32_t now, const struct proto_time *t)
 {
 	if (mask & now)
 		return (struct timespec){.tv_nsec = UTIME_NOW};
@@ -231,8 +232,8 @@ static int set_times(int fd, bool path, const struct proto_setattr *set)
 }
 
 /* Owner, mode, times of fd, in this order: chown clears set-id bits that a chmod may set. */
-static int set_rest(struct request *r, int fd, bool path, bool is_link,
-	const struct proto_setattr *set)
+static int set_rest(
+	struct request *r, int fd, bool path, bool is_link, const struct proto_setattr *set)
 {
 	int ret = files_act(r);
 
@@ -241,7 +242,7 @@ static int set_rest(struct request *r, int fd, bool path, bool is_link,
 	if (!ret && set->mask & PROTO_SET_ATTR_MODE)
 		ret = is_link ? -EOPNOTSUPP : set_mode(fd, path, set->mode);
 	if (!ret && set->mask & ~(PROTO_SET_ATTR_UID | PROTO_SET_ATTR_GID | PROTO_SET_ATTR_MODE |
-				    PROTO_SET_ATTR_SIZE))
+					PROTO_SET_ATTR_SIZE))
 		ret = set_times(fd, path, set);
 	return ret;
 }

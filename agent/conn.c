@@ -140,8 +140,8 @@ static void flush(struct conn *c)
 	while (c->first && c->fd >= 0) {
 		msg.msg_iovlen = 0;
 		for (k = c->first; k && msg.msg_iovlen < IOVS; k = k->next)
-			iov[msg.msg_iovlen++] =
-				(struct iovec){.iov_base = k->data + k->at, .iov_len = k->len - k->at};
+			iov[msg.msg_iovlen++] = (struct iovec){
+				.iov_base = k->data + k->at, .iov_len = k->len - k->at};
 		n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -237,8 +237,7 @@ void conn_uncount(struct conn *c, size_t cost)
 	pthread_mutex_unlock(&c->lock);
 }
 
-void conn_fail(
-	struct conn *c, uint16_t type, uint64_t id, int code, const char *words, size_t cost)
+void conn_fail(struct conn *c, uint16_t type, uint64_t id, int code, const char *words, size_t cost)
 {
 	struct buf b;
 	size_t begun;

@@ -21,8 +21,8 @@ struct conn {
 	pthread_mutex_t lock;
 	int fd; /* -1: closed; protected by lock, as all that follows */
 	unsigned refs;
-	unsigned inflight;    /* requests without a reply yet */
-	size_t cost;	      /* bytes that those may hold */
+	unsigned inflight; /* requests without a reply yet */
+	size_t cost;	   /* bytes that those may hold */
 	struct chunk *first, *last;
 	size_t queued; /* bytes in the chunks */
 	uint32_t events;
@@ -48,7 +48,7 @@ void conn_uncount(struct conn *c, size_t cost);
 
 /* In server.c: a whole frame came. False: end the connection. body is valid during the call, or
  * owned by r when r is not NULL (a request that was allocated for it, taken over). */
-bool server_frame(struct conn *c, const struct proto_head *h, const uint8_t *body,
-	struct request *r);
+bool server_frame(
+	struct conn *c, const struct proto_head *h, const uint8_t *body, struct request *r);
 /* In server.c: the connection has ended; before its memory goes. */
 void server_gone(struct conn *c);

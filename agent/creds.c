@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-static struct user known;	 /* constant after creds_init() */
+static struct user known;	  /* constant after creds_init() */
 static uint32_t own_uid, own_gid; /* constant after creds_init() */
 
 static _Thread_local struct {
@@ -30,8 +30,8 @@ void creds_init(const struct user *user)
 
 static int refused(uint32_t uid, uint32_t gid, struct err *err)
 {
-	return err_set(err, EPERM, "the agent may not act as %u:%u: it lacks SETUID or SETGID", uid,
-		gid);
+	return err_set(
+		err, EPERM, "the agent may not act as %u:%u: it lacks SETUID or SETGID", uid, gid);
 }
 
 int creds_become(uint32_t uid, uint32_t gid, struct err *err)

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #define ENTRY_MIN (8 + 8 + 4 + 4 + 1) /* bytes of an entry without name and attr */
-#define SIZE_MIN  512u /* any entry fits, so an empty reply is always the end */
+#define SIZE_MIN  512u		      /* any entry fits, so an empty reply is always the end */
 #define BATCH	  (32u << 10)
 
 /* "." asks for the right to search as well as to read; /proc's link does not. */
@@ -70,8 +70,13 @@ static bool is_dot(const char *name)
 /* Puts one entry into the reply. False: it does not fit, the reply is full. */
 static bool put_entry(struct listing *l, const struct sys_dirent *d)
 {
-	static const uint32_t types[16] = {[1] = S_IFIFO, [2] = S_IFCHR, [4] = S_IFDIR,
-		[6] = S_IFBLK, [8] = S_IFREG, [10] = S_IFLNK, [12] = S_IFSOCK};
+	static const uint32_t types[16] = {[1] = S_IFIFO,
+		[2] = S_IFCHR,
+		[4] = S_IFDIR,
+		[6] = S_IFBLK,
+		[8] = S_IFREG,
+		[10] = S_IFLNK,
+		[12] = S_IFSOCK};
 	struct proto_dirent e = {.ino = d->ino,
 		.next = (uint64_t)d->off,
 		.type = d->type < 16 ? types[d->type] : 0,
@@ -136,8 +141,7 @@ int dirs_read(struct request *r)
 	size_t start = r->out.len;
 	int ret;
 
-	if (!wire_end(&r->in) || size < SIZE_MIN || size > PROTO_MAX_DATA ||
-		offset > INT64_MAX)
+	if (!wire_end(&r->in) || size < SIZE_MIN || size > PROTO_MAX_DATA || offset > INT64_MAX)
 		return bad_request(r);
 	h = handle_get(r->session, fh);
 	if (!h)

@@ -7,7 +7,7 @@
 struct handle {
 	struct link by_num;
 	struct session *s;
-	struct node *node; /* counted */
+	struct node *node;   /* counted */
 	struct handle *next; /* of the same node; protected by s->lock */
 	unsigned refs;	     /* protected by s->lock */
 	int fd;

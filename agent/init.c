@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * PID 1 of a sandbox: makes what it needs, reaps, passes TERM on, and serves. The main thread, which
- * becomes the loop's. What fails here is told in HELLO; the agent serves on, so that somebody can read
- * it.
+ * PID 1 of a sandbox: makes what it needs, reaps, passes TERM on, and serves. The main thread,
+ * which becomes the loop's. What fails here is told in HELLO; the agent serves on, so that somebody
+ * can read it.
  */
 #include "agent/init.h"
 
 #include "agent/clock.h"
 #include "agent/creds.h"
+#include "agent/job.h"
 #include "agent/jobs.h"
 #include "agent/server.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -57,6 +59,30 @@ static void __attribute__((format(printf, 1, 2))) trouble(const char *fmt, ...)
 	log_error("%s", self.trouble + used);
 }
 
+static bool is_empty(const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+	bool empty = d;
+
+	while (empty && (e = readdir(d)))
+		empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+	if (d)
+		closedir(d);
+	return empty;
+}
+
+/* A fresh volume or tmpfs in the workspace's place is root's until somebody says otherwise. */
+static bool is_fresh_mount(const char *path)
+{
+	struct stat here, up;
+	char parent[PATH_MAX + 4];
+
+	snprintf(parent, sizeof(parent), "%s/..", path);
+	return stat(path, &here) == 0 && stat(parent, &up) == 0 && here.st_dev != up.st_dev &&
+	       here.st_uid == 0 && is_empty(path);
+}
+
 /* mkdir -p, where what is new belongs to the sandbox's user. */
 static int make_workspace(const char *path, const struct user *user)
 {
@@ -77,7 +103,11 @@ static int make_workspace(const char *path, const struct user *user)
 			return -errno;
 		}
 	}
-	return access(path, F_OK) < 0 ? -(errno == ENOENT ? EROFS : errno) : 0;
+	if (access(path, F_OK) < 0)
+		return errno == ENOENT ? -EROFS : -errno;
+	if (user->uid && is_fresh_mount(path) && chown(path, user->uid, user->gid) < 0)
+		return -errno;
+	return 0;
 }
 
 /* The three standard descriptors exist, so that no other file gets their numbers. */
@@ -123,7 +153,7 @@ static void reap(void)
 	pid_t pid;
 
 	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0)
-		jobs_reaped(pid, status, &ru);
+		job_reaped(pid, status, &ru);
 	/* Stopping, and nobody is left to wait for. */
 	if (self.kill_at_ms && pid < 0 && errno == ECHILD)
 		self.stop = true;
@@ -138,7 +168,7 @@ static void on_signal(struct source *src, uint32_t events)
 		if (si.ssi_signo == SIGCHLD || self.kill_at_ms)
 			continue;
 		self.kill_at_ms = clock_ms() + GRACE_MS;
-		jobs_signal_all(SIGTERM);
+		job_signal_all(SIGTERM);
 	}
 	reap();
 }
@@ -167,7 +197,7 @@ static int sooner(int a, int b)
 
 static int tick(void *arg)
 {
-	int left = sooner(jobs_tick(), sessions_expire());
+	int left = sooner(job_tick(), sessions_expire());
 
 	(void)arg;
 	if (self.kill_at_ms) {
@@ -179,7 +209,7 @@ static int tick(void *arg)
 		if (self.killed)
 			self.stop = true;
 		self.killed = true;
-		jobs_signal_all(SIGKILL);
+		job_signal_all(SIGKILL);
 		return 100;
 	}
 	return left;

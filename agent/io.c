@@ -65,7 +65,8 @@ static int not_regular(uint32_t mode)
 	return S_ISDIR(mode) ? -EISDIR : S_ISLNK(mode) ? -ELOOP : -ENXIO;
 }
 
-static int create_at(const struct pin *parent, const char *name, uint32_t o, int flags, unsigned mode)
+static int create_at(
+	const struct pin *parent, const char *name, uint32_t o, int flags, unsigned mode)
 {
 	cleanup_close int fd = -1;
 	struct sys_statx stx;

@@ -16,6 +16,9 @@ struct waiter {
 	uint16_t type;
 };
 
+struct launch;
+struct launch_config;
+
 struct job {
 	struct source report; /* first: a source is its job. fd -1: no supervisor (any more) */
 	struct job *next;     /* newest first */
@@ -39,21 +42,46 @@ struct job {
 	int status;		 /* of its process, when ending */
 	bool orphaned;		 /* the supervisor was killed: its children are the agent's */
 	bool start_failed;
-	bool killing;  /* SIGKILL goes to the tree until it is empty */
-	bool dropping; /* goes when its tree is empty */
-	struct waiter *waiters; /* WAIT */
+	bool killing;		 /* SIGKILL goes to the tree until it is empty */
+	bool dropping;		 /* goes when its tree is empty */
+	struct waiter *waiters;	 /* WAIT */
 	struct waiter *starters; /* START, until the pid is known */
 	struct waiter *droppers; /* DROP, until it has gone */
 };
 
-/* In ledger.c: the state volume. jobs_fd is DIR/jobs. */
-int ledger_dir(int jobs_fd, uint64_t num, bool make); /* the job's directory opened, or -errno */
-void ledger_save(int jobs_fd, const struct job *j);
-void ledger_remove(int jobs_fd, uint64_t num);
-/* Calls each() for every job found, oldest first; each() takes it over. */
-int ledger_load(int jobs_fd, void (*each)(struct job *j));
-/* A stream's bytes from offset, holes as zeros. A count or -errno. */
-ssize_t ledger_read(int jobs_fd, const struct job *j, unsigned stream, uint64_t offset, void *p,
-	size_t size);
+/* Reads what former lives left. config is kept; jobs_fd is DIR/jobs. */
+int job_load(int jobs_fd, const struct launch_config *config);
 
+/* num 0: the next one. NULL: errno says why. */
+struct job *job_new(uint64_t num, bool foreground);
+struct job *job_find(uint64_t num);
+struct job *job_newest_foreground(void);
+/* -EBUSY while a foreground job runs, or waits for its text from somebody who is there. */
+int job_free_slot(void);
+
+int job_write(struct job *j, uint64_t offset, const uint8_t *p, size_t n);
+void job_start(struct job *j, const struct launch *l);
+bool job_has_ended(const struct job *j);
+
+/* Output so far; info for people and messages. */
 void job_info(const struct job *j, struct store_info *info);
+int job_put(struct buf *out, const struct job *j);
+ssize_t job_read(const struct job *j, unsigned stream, uint64_t offset, void *p, size_t size);
+
+/* Signals what is left of its tree: how many processes. */
+int job_signal(const struct job *j, int sig);
+bool job_lives(const struct job *j);
+/* Ends and forgets it, at once or as soon as nothing of it is left. */
+void job_drop(struct job *j);
+
+/* Keeps a request in one of a job's lists, to be answered later. */
+int job_park(struct waiter **list, struct request *r);
+/* Answers (EINTR) what a connection waits for: the WAIT of that id, or all for 0. */
+void job_unpark(struct conn *c, uint64_t id);
+
+/* A child of the agent itself has ended: a supervisor, or what a killed one left to us. */
+void job_reaped(pid_t pid, int status, const struct rusage *ru);
+/* TERM and KILL at the container's stop. True: something is alive. */
+bool job_signal_all(int sig);
+/* What has to be done again and again; ms until the next time, or -1. */
+int job_tick(void);

@@ -1,414 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The list of jobs and how each goes on: new → running → ended → gone. Everything here runs on the
- * loop's thread, so there is no lock. A job has ended when its own process has and the output
- * thread has stored what was in the pipes; its tree (the supervisor's descendants) may live on.
- */
+/* The messages about jobs, and the beginning. The loop's thread; job.c owns the jobs. */
 #include "agent/jobs.h"
 
-#include "agent/clock.h"
-#include "agent/tree.h"
-#include "common/cleanup.h"
-#include "common/log.h"
+#include "agent/job.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-
-#define KEPT_ENDED  64
-#define KEPT_MAX    256		 /* with those whose tree still lives */
-#define KEPT_BYTES  (512ull << 20) /* of output, all jobs together */
-#define KILL_AGAIN_MS 5
-
-static int jobs_fd = -1;
-static const struct launch_config *config;
-static struct job *jobs;   /* newest first */
-static struct job *buried; /* freed when no event can name them any more */
-static uint64_t next_num = 1;
-
-static struct job *job_find(uint64_t num)
-{
-	struct job *j;
-
-	for (j = jobs; j && j->num != num; j = j->next)
-		;
-	return j && !j->dropping ? j : NULL;
-}
-
-static bool has_ended(const struct job *j)
-{
-	return j->result > PROTO_RESULT_RUNNING;
-}
-
-void job_info(const struct job *j, struct store_info *info)
-{
-	if (j->output)
-		output_get(j->output, info);
-	else
-		*info = j->saved;
-}
-
-static int park(struct waiter **list, struct request *r)
-{
-	struct waiter *w = malloc(sizeof(*w));
-
-	if (!w)
-		return -ENOMEM;
-	conn_get(r->conn);
-	*w = (struct waiter){
-		.next = *list, .conn = r->conn, .id = r->head.id, .type = r->head.type};
-	*list = w;
-	return PARKED;
-}
-
-/* The first bytes of the command's text, for people. */
-static char *command_text(const struct job *j)
-{
-	char *text = malloc(PROTO_TEXT_MAX + 1);
-	ssize_t n;
-
-	if (!text)
-		return NULL;
-	n = ledger_read(jobs_fd, j, PROTO_STREAM_COMMAND, 0, text, PROTO_TEXT_MAX);
-	if (n < 0)
-		n = 0;
-	for (ssize_t i = 0; i < n; i++)
-		if (!text[i])
-			text[i] = ' ';
-	text[n] = 0;
-	return text;
-}
-
-static int put_info(struct buf *out, const struct job *j)
-{
-	struct proto_job p = {.job = j->num,
-		.result = j->result,
-		.exit_code = j->exit_code,
-		.pid = (uint32_t)j->pid,
-		.wall_us = j->wall_us,
-		.user_us = j->user_us,
-		.system_us = j->system_us,
-		.peak_kib = j->peak_kib,
-		.command_size = j->command_size};
-	char words[ERR_MSG_MAX + 128];
-	struct store_info info;
-
-	job_info(j, &info);
-	if (j->result == PROTO_RESULT_RUNNING)
-		p.wall_us = (uint64_t)(clock_us() - j->started_us);
-	for (int i = 0; i < PROTO_STREAMS; i++) {
-		p.size[i] = info.size[i];
-		p.hole_from[i] = info.hole_from[i];
-		p.hole_to[i] = info.hole_to[i];
-	}
-	snprintf(words, sizeof(words), "%s%s%s%s", j->words, j->words[0] && info.error ? "; " : "",
-		info.error ? "output was dropped: " : "", info.error ? strerror(info.error) : "");
-	p.words = words;
-	p.command = command_text(j);
-	if (!p.command)
-		return -ENOMEM;
-	proto_put_job(out, &p);
-	free(p.command);
-	return out->error;
-}
-
-/* Answers all in the list: with the job's info, its pid, nothing, or a failure. */
-static void answer_all(struct waiter **list, const struct job *j, int code)
-{
-	struct waiter *w;
-
-	while ((w = *list)) {
-		struct buf b;
-		size_t begun;
-
-		*list = w->next;
-		buf_init(&b, PROTO_HEAD + PROTO_MAX_BODY);
-		begun = proto_begin(&b, w->type | PROTO_REPLY, 0, w->id, 0, 0);
-		if (!code && w->type == PROTO_JOB_WAIT)
-			code = -put_info(&b, j);
-		else if (!code && w->type == PROTO_JOB_START)
-			wire_u32(&b, (uint32_t)j->pid);
-		if (!code && proto_end(&b, begun) == 0) {
-			conn_reply(w->conn, &b, 0);
-		} else {
-			buf_fini(&b);
-			conn_fail(w->conn, w->type, w->id, code ? code : ENOMEM, NULL, 0);
-		}
-		conn_put(w->conn);
-		free(w);
-	}
-}
-
-/* Takes it off the list; its memory goes when this round of the loop has ended. */
-static void bury(struct job *j)
-{
-	struct job **at;
-
-	for (at = &jobs; *at && *at != j; at = &(*at)->next)
-		;
-	if (*at)
-		*at = j->next;
-	answer_all(&j->starters, j, ESRCH);
-	answer_all(&j->waiters, j, ENOENT);
-	ledger_remove(jobs_fd, j->num);
-	answer_all(&j->droppers, j, 0);
-	if (j->output)
-		output_put(j->output, true);
-	j->next = buried;
-	buried = j;
-}
-
-/* Signals whatever is left of it; how many processes that were. */
-static int signal_tree(const struct job *j, int sig)
-{
-	if (j->report.fd >= 0)
-		return tree_signal(j->supervisor, 0, sig);
-	return j->orphaned ? tree_signal(0, j->pid, sig) : 0;
-}
-
-static bool tree_lives(const struct job *j)
-{
-	return j->report.fd >= 0 || (j->orphaned && signal_tree(j, 0) > 0);
-}
-
-/* Ends and forgets it, at once or as soon as nothing of it is left. */
-static void drop(struct job *j)
-{
-	j->dropping = true;
-	j->killing = true;
-	signal_tree(j, SIGKILL);
-	if (!j->ending && !tree_lives(j))
-		bury(j);
-}
-
-static uint64_t stored(const struct job *j)
-{
-	struct store_info info;
-	uint64_t n = 0;
-
-	job_info(j, &info);
-	for (int i = 0; i < PROTO_STREAMS; i++)
-		n += info.size[i] - (info.hole_to[i] - info.hole_from[i]);
-	return n;
-}
-
-/* Keeps the newest ended ones, within a number and a volume. */
-static void prune(void)
-{
-	struct job *j, *next;
-	unsigned n = 0;
-	uint64_t bytes = 0;
-
-	for (j = jobs; j; j = next) {
-		next = j->next;
-		bytes += stored(j);
-		if (!has_ended(j) || j->dropping || j->num == JOB_MAIN)
-			continue;
-		n++;
-		if (n > KEPT_MAX || (n > 1 && bytes > KEPT_BYTES) ||
-			(n > KEPT_ENDED && !tree_lives(j)))
-			drop(j);
-	}
-}
-
-/* The output is stored: now it has ended. */
-static void job_finish(struct job *j)
-{
-	j->ending = false;
-	if (j->start_failed) {
-		j->result = PROTO_RESULT_START_FAILED;
-	} else if (WIFEXITED(j->status)) {
-		j->exit_code = WEXITSTATUS(j->status);
-		j->result = j->exit_code ? PROTO_RESULT_EXIT_CODE : PROTO_RESULT_SUCCESS;
-	} else {
-		j->exit_code = 128 + WTERMSIG(j->status);
-		j->result = PROTO_RESULT_SIGNAL;
-	}
-	answer_all(&j->starters, j, 0);
-	answer_all(&j->waiters, j, 0);
-	ledger_save(jobs_fd, j);
-	if (j->dropping && !tree_lives(j))
-		bury(j);
-	prune();
-}
-
-static void on_drained(struct post *p)
-{
-	job_finish(link_of(p, struct job, drained));
-}
-
-/* The command's own process has ended. */
-static void job_ended(struct job *j, const struct run_report *r)
-{
-	if (j->ending || has_ended(j))
-		return;
-	j->ending = true;
-	j->status = r->value;
-	j->wall_us = (uint64_t)(clock_us() - j->started_us);
-	j->user_us = r->user_us;
-	j->system_us = r->system_us;
-	j->peak_kib = r->peak_kib;
-	j->drained.fn = on_drained;
-	output_drain(j->output, &j->drained);
-}
-
-static void start_failed(struct job *j, int code, const char *words)
-{
-	j->start_failed = true;
-	j->exit_code = code;
-	snprintf(j->words, sizeof(j->words), "%s", words);
-}
-
-static void on_failed(struct job *j, const struct run_report *r)
-{
-	const char *why = strerror(r->value);
-	char words[ERR_MSG_MAX];
-	bool missing = r->stage == RUN_STAGE_EXEC && (r->value == ENOENT || r->value == ENOTDIR);
-
-	switch (r->stage) {
-	case RUN_STAGE_EXEC:
-		snprintf(words, sizeof(words), "%s: %s", j->program, missing ? "not found" : why);
-		break;
-	case RUN_STAGE_CWD:
-		snprintf(words, sizeof(words), "cannot enter the directory %s: %s", j->cwd, why);
-		break;
-	case RUN_STAGE_USER:
-		snprintf(words, sizeof(words), "cannot become the user: %s", why);
-		break;
-	default:
-		snprintf(words, sizeof(words), "cannot start a process: %s", why);
-	}
-	start_failed(j, missing ? 127 : 126, words);
-	if (r->stage == RUN_STAGE_FORK && !j->pid)
-		job_ended(j, &(struct run_report){0}); /* nobody else will say so */
-}
-
-static void on_report(struct job *j, const struct run_report *r)
-{
-	switch (r->kind) {
-	case RUN_STARTED:
-		j->pid = r->value;
-		answer_all(&j->starters, j, 0);
-		break;
-	case RUN_FAILED:
-		on_failed(j, r);
-		break;
-	case RUN_ENDED:
-		job_ended(j, r);
-		break;
-	}
-}
-
-static void report_ready(struct source *src, uint32_t events)
-{
-	struct job *j = (struct job *)src;
-	struct run_report r;
-	ssize_t n;
-
-	(void)events;
-	while (j->report.fd >= 0) {
-		n = read(j->report.fd, &r, sizeof(r));
-		if (n == (ssize_t)sizeof(r)) {
-			on_report(j, &r);
-			continue;
-		}
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return;
-		loop_del(&j->report, NULL);
-		close(j->report.fd);
-		j->report.fd = -1;
-	}
-	/* The supervisor has gone, and with it (unless it was killed) all its descendants. */
-	if (j->dropping && !j->ending && has_ended(j) && !tree_lives(j))
-		bury(j);
-}
-
-/* The supervisor was killed. Its children are ours now: if the command is among them, its end will be
- * reaped here; if it is not, it was killed too. */
-static void supervisor_killed(struct job *j)
-{
-	siginfo_t si = {0};
-
-	j->orphaned = true;
-	if (j->ending || has_ended(j))
-		return;
-	if (j->pid && waitid(P_PID, (id_t)j->pid, &si, WEXITED | WNOHANG | WNOWAIT) == 0)
-		return;
-	job_ended(j, &(struct run_report){.value = SIGKILL});
-}
-
-void jobs_reaped(pid_t pid, int status, const struct rusage *ru)
-{
-	struct job *j, *next;
-
-	for (j = jobs; j; j = next) {
-		next = j->next;
-		if (j->supervisor == pid) {
-			j->supervisor = 0;
-			/* What it said last may still lie in the pipe. */
-			if (j->report.fd >= 0)
-				report_ready(&j->report, 0);
-			if (WIFSIGNALED(status))
-				supervisor_killed(j);
-			return;
-		}
-		if (j->orphaned && j->pid == pid) {
-			struct run_report r = {.kind = RUN_ENDED, .value = status};
-
-			run_usage(&r, ru);
-			job_ended(j, &r);
-			return;
-		}
-	}
-}
-
-static struct job *job_new(uint64_t num, bool foreground)
-{
-	cleanup_close int dir = -1, fd = -1;
-	struct job *j = calloc(1, sizeof(*j));
-
-	if (!j)
-		return NULL;
-	dir = ledger_dir(jobs_fd, num, true);
-	/* Readable for the job's user, who gets a descriptor; nobody else can reach it. */
-	if (dir >= 0)
-		fd = openat(dir, "command", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-			0644);
-	if (fd < 0) {
-		int saved = errno;
-
-		free(j);
-		errno = dir < 0 ? -dir : saved;
-		return NULL;
-	}
-	j->num = num;
-	j->foreground = foreground;
-	j->exit_code = -1;
-	j->report.fd = -1;
-	j->next = jobs;
-	jobs = j;
-	return j;
-}
-
-/* -EBUSY while a foreground job runs, or waits for its text from somebody who is there. */
-static int free_slot(void)
-{
-	struct job *j, *next;
-
-	for (j = jobs; j; j = next) {
-		next = j->next;
-		if (!j->foreground || has_ended(j) || j->dropping)
-			continue;
-		if (j->result == PROTO_RESULT_RUNNING || session_attached(j->session))
-			return -EBUSY;
-		drop(j);
-	}
-	return 0;
-}
 
 int jobs_open(struct request *r)
 {
@@ -418,38 +17,14 @@ int jobs_open(struct request *r)
 
 	if (!wire_end(&r->in) || kind != PROTO_JOB_FOREGROUND)
 		return bad_request(r);
-	ret = free_slot();
+	ret = job_free_slot();
 	if (ret < 0)
 		return ret;
-	j = job_new(next_num, true);
+	j = job_new(0, true);
 	if (!j)
 		return err_set(&r->err, errno, "the state volume: %s", strerror(errno));
 	memcpy(j->session, r->session->name, PROTO_SESSION);
-	next_num++;
 	wire_u64(&r->out, j->num);
-	return 0;
-}
-
-static int write_text(struct job *j, uint64_t offset, const uint8_t *p, size_t n)
-{
-	cleanup_close int dir = ledger_dir(jobs_fd, j->num, false);
-	cleanup_close int fd = -1;
-	size_t done = 0;
-
-	if (dir < 0)
-		return dir;
-	fd = openat(dir, "command", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return -errno;
-	while (done < n) {
-		ssize_t w = pwrite(fd, p + done, n - done, (off_t)(offset + done));
-
-		if (w < 0 && errno != EINTR)
-			return -errno;
-		done += w > 0 ? (size_t)w : 0;
-	}
-	if (offset + n > j->command_size)
-		j->command_size = offset + n;
 	return 0;
 }
 
@@ -466,33 +41,7 @@ int jobs_write(struct request *r)
 		return -ENOENT;
 	if (j->result != PROTO_RESULT_NEW)
 		return err_set(&r->err, EBUSY, "the job has been started");
-	return write_text(j, offset, p, n);
-}
-
-/* What cannot be started has ended at once; that is no failure of the request. */
-static void start(struct job *j, const struct launch *l)
-{
-	cleanup_close int dir = ledger_dir(jobs_fd, j->num, false);
-	struct err err = {0};
-	int ret;
-
-	j->result = PROTO_RESULT_RUNNING;
-	j->started_us = clock_us();
-	ret = dir < 0 ? err_set(&err, -dir, "the job's directory: %s", strerror(-dir))
-		      : launch_job(config, l, dir, j, &err);
-	if (!ret) {
-		ledger_save(jobs_fd, j);
-		j->report.ready = report_ready;
-		if (loop_add(&j->report, EPOLLIN) < 0)
-			log_error("job %llu: no report", (unsigned long long)j->num);
-		return;
-	}
-	if (j->output) {
-		output_put(j->output, true);
-		j->output = NULL;
-	}
-	start_failed(j, ret == -ENOENT ? 127 : 126, err.msg);
-	job_finish(j);
+	return job_write(j, offset, p, n);
 }
 
 int jobs_start(struct request *r)
@@ -510,9 +59,9 @@ int jobs_start(struct request *r)
 	else if (j->result != PROTO_RESULT_NEW)
 		ret = err_set(&r->err, EBUSY, "the job has been started");
 	else
-		ret = park(&j->starters, r);
+		ret = job_park(&j->starters, r);
 	if (ret == PARKED)
-		start(j, &l);
+		job_start(j, &l);
 	launch_fini(&l);
 	return ret;
 }
@@ -525,26 +74,17 @@ int jobs_wait(struct request *r)
 		return bad_request(r);
 	if (!j)
 		return -ENOENT;
-	return has_ended(j) ? put_info(&r->out, j) : park(&j->waiters, r);
-}
-
-static struct job *newest_foreground(void)
-{
-	struct job *j;
-
-	for (j = jobs; j && (!j->foreground || j->dropping); j = j->next)
-		;
-	return j;
+	return job_has_ended(j) ? job_put(&r->out, j) : job_park(&j->waiters, r);
 }
 
 int jobs_info(struct request *r)
 {
 	uint64_t num = wire_get_u64(&r->in);
-	struct job *j = num ? job_find(num) : newest_foreground();
+	struct job *j = num ? job_find(num) : job_newest_foreground();
 
 	if (!wire_end(&r->in))
 		return bad_request(r);
-	return j ? put_info(&r->out, j) : -ENOENT;
+	return j ? job_put(&r->out, j) : -ENOENT;
 }
 
 int jobs_read(struct request *r)
@@ -566,7 +106,7 @@ int jobs_read(struct request *r)
 	p = buf_reserve(&r->out, size);
 	if (!p)
 		return -ENOMEM;
-	n = ledger_read(jobs_fd, j, stream, offset, p, size);
+	n = job_read(j, stream, offset, p, size);
 	if (n < 0)
 		return (int)n;
 	r->out.len += (size_t)n;
@@ -584,11 +124,11 @@ int jobs_kill(struct request *r)
 		return bad_request(r);
 	if (!j)
 		return -ENOENT;
-	if (!tree_lives(j))
+	if (!job_lives(j))
 		return -ESRCH;
 	if (sig == SIGKILL)
 		j->killing = true; /* and again, until none is left */
-	signal_tree(j, (int)sig);
+	job_signal(j, (int)sig);
 	return 0;
 }
 
@@ -601,108 +141,28 @@ int jobs_drop(struct request *r)
 		return bad_request(r);
 	if (!j)
 		return -ENOENT;
-	ret = park(&j->droppers, r);
+	ret = job_park(&j->droppers, r);
 	if (ret == PARKED)
-		drop(j);
+		job_drop(j);
 	return ret;
-}
-
-/* Takes the waiters of a connection (and of one id, unless it is 0) out of a list. */
-static void unpark(struct waiter **list, const struct conn *c, uint64_t id)
-{
-	struct waiter **at = list, *w;
-
-	while ((w = *at)) {
-		if (w->conn != c || (id && w->id != id)) {
-			at = &w->next;
-			continue;
-		}
-		*at = w->next;
-		conn_fail(w->conn, w->type, w->id, EINTR, NULL, 0);
-		conn_put(w->conn);
-		free(w);
-	}
 }
 
 void jobs_cancel(struct conn *c, uint64_t id)
 {
-	for (struct job *j = jobs; id && j; j = j->next)
-		unpark(&j->waiters, c, id);
+	if (id)
+		job_unpark(c, id);
 }
 
-void jobs_conn_gone(struct conn *c)
+int jobs_init(int state_fd, const struct launch_config *config)
 {
-	for (struct job *j = jobs; j; j = j->next) {
-		unpark(&j->waiters, c, 0);
-		unpark(&j->starters, c, 0);
-		unpark(&j->droppers, c, 0);
-	}
-}
+	int fd, ret;
 
-bool jobs_signal_all(int sig)
-{
-	bool alive = false;
-
-	for (struct job *j = jobs; j; j = j->next)
-		if (signal_tree(j, sig) > 0)
-			alive = true;
-	return alive;
-}
-
-int jobs_tick(void)
-{
-	static int64_t last_ms;
-	struct job *j, *next;
-	bool again = false, now = clock_ms() - last_ms >= KILL_AGAIN_MS;
-
-	while ((j = buried)) {
-		buried = j->next;
-		free(j);
-	}
-	if (now)
-		last_ms = clock_ms();
-	for (j = jobs; j; j = next) {
-		next = j->next;
-		if (!j->killing)
-			continue;
-		if (now)
-			signal_tree(j, SIGKILL);
-		if (!tree_lives(j)) {
-			j->killing = false;
-			if (j->dropping && !j->ending)
-				bury(j);
-		} else {
-			again = true;
-		}
-	}
-	return again ? KILL_AGAIN_MS : -1;
-}
-
-static void take_loaded(struct job *j)
-{
-	if (j->num == JOB_MAIN) {
-		ledger_remove(jobs_fd, j->num); /* it runs anew */
-		free(j);
-		return;
-	}
-	j->next = jobs;
-	jobs = j;
-	if (j->num >= next_num && j->num < JOB_MAIN)
-		next_num = j->num + 1;
-}
-
-int jobs_init(int state_fd, const struct launch_config *cfg)
-{
-	int ret;
-
-	config = cfg;
 	if (mkdirat(state_fd, "jobs", 0700) < 0 && errno != EEXIST)
 		return -errno;
-	jobs_fd = openat(state_fd, "jobs", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (jobs_fd < 0)
+	fd = openat(state_fd, "jobs", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
 		return -errno;
-	ret = ledger_load(jobs_fd, take_loaded);
-	prune();
+	ret = job_load(fd, config);
 	return ret < 0 ? ret : output_init();
 }
 
@@ -713,8 +173,8 @@ int jobs_main(char **argv)
 	int ret = j ? 0 : -errno;
 
 	for (; !ret && *argv; argv++)
-		ret = write_text(j, j->command_size, (const uint8_t *)*argv, strlen(*argv) + 1);
+		ret = job_write(j, j->command_size, (const uint8_t *)*argv, strlen(*argv) + 1);
 	if (!ret)
-		start(j, &l);
+		job_start(j, &l);
 	return ret;
 }

@@ -5,8 +5,6 @@
 #include "agent/launch.h"
 #include "agent/request.h"
 
-#include <sys/resource.h>
-
 /* state_fd: DIR; reads what former lives left. config is kept. */
 int jobs_init(int state_fd, const struct launch_config *config);
 
@@ -23,13 +21,3 @@ int jobs_kill(struct request *r);
 int jobs_drop(struct request *r);
 
 void jobs_cancel(struct conn *c, uint64_t id);
-void jobs_conn_gone(struct conn *c);
-
-/* A child of the agent itself has ended: a supervisor, or what a killed one left to us. */
-void jobs_reaped(pid_t pid, int status, const struct rusage *ru);
-
-/* Signals every job's tree (TERM and KILL at the container's stop). True: something is alive. */
-bool jobs_signal_all(int sig);
-
-/* What has to be done again and again; ms until the next time, or -1. */
-int jobs_tick(void);

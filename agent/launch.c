@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Prepares a command: arguments, environment, user, streams. Loop's thread; all memory of one launch
- * is freed after the fork. */
+/* Prepares a command: arguments, environment, user, streams. Loop's thread; all memory of one
+ * launch is freed after the fork. */
 #include "agent/launch.h"
 
 #include "common/cleanup.h"
@@ -223,8 +223,8 @@ static int interpreter_argv(const char *text, struct words *argv)
 
 /* The shell with the text as an argument, or, where that is too long, with the file: the option
  * that would take the text as an argument goes. */
-static int shell_argv(const struct launch *l, const char *text, size_t n, struct words *argv,
-	bool *script)
+static int shell_argv(
+	const struct launch *l, const char *text, size_t n, struct words *argv, bool *script)
 {
 	char *const usual[] = {(char[]){"sh"}, (char[]){"-c"}};
 	char *const *shell = l->n_shell ? l->shell : usual;

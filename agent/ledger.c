@@ -3,7 +3,7 @@
  * Jobs on the state volume: DIR/jobs/NUMBER/{command,stdout,stderr,output,meta}. `meta` is written
  * at the start (so that an interrupted job is known as lost) and at the end. Loop's thread.
  */
-#include "agent/job.h"
+#include "agent/ledger.h"
 
 #include "agent/sys.h"
 #include "common/cleanup.h"
@@ -18,8 +18,8 @@
 #define META_MAX 4096
 #define LOAD_MAX 1024 /* jobs read at start */
 
-static const char *const files[] = {"command", "stdout", "stderr", "output", "meta", "meta.new",
-	"fifo"};
+static const char *const files[] = {
+	"command", "stdout", "stderr", "output", "meta", "meta.new", "fifo"};
 
 static void dir_name(uint64_t num, char name[24])
 {
@@ -190,8 +190,8 @@ int ledger_load(int jobs_fd, void (*each)(struct job *j))
 	return n < 0 ? -errno : 0;
 }
 
-ssize_t ledger_read(int jobs_fd, const struct job *j, unsigned stream, uint64_t offset, void *p,
-	size_t size)
+ssize_t ledger_read(
+	int jobs_fd, const struct job *j, unsigned stream, uint64_t offset, void *p, size_t size)
 {
 	cleanup_close int dir = -1;
 	cleanup_close int fd = -1;

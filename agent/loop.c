@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The event loop. Owns the epoll descriptor and the posts; `lock` guards the list of posts, all else
- * is the main thread's. */
+/* The event loop. Owns the epoll descriptor and the posts; `lock` guards the list of posts, all
+ * else is the main thread's. */
 #include "agent/loop.h"
 
 #include <errno.h>

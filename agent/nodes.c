@@ -117,8 +117,8 @@ int nodes_init(struct session *s, int root_fd, const char *workspace)
 
 	creds_own();
 	if (!ret)
-		ret = add_root(s, PROTO_NODE_WORKSPACE,
-			open(workspace, O_PATH | O_DIRECTORY | O_CLOEXEC));
+		ret = add_root(
+			s, PROTO_NODE_WORKSPACE, open(workspace, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	return ret;
 }
 
@@ -364,8 +364,7 @@ static bool is_above(const struct node *n, const struct node *from)
 	return from != NULL;
 }
 
-static void put_names(
-	struct session *s, struct link *chain, struct node *parent, const char *name)
+static void put_names(struct session *s, struct link *chain, struct node *parent, const char *name)
 {
 	struct link *next;
 

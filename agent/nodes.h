@@ -12,11 +12,11 @@ struct node {
 	struct node *parent; /* counted; NULL for the two roots */
 	char *name;
 	uint64_t num, dev, ino;
-	uint32_t type; /* S_IFMT bits */
-	int fd;	       /* O_PATH, or -1 */
-	unsigned busy; /* users of fd: it is not closed meanwhile */
-	unsigned refs; /* the table, children, pins, handles */
-	bool known;    /* in the tables */
+	uint32_t type;		    /* S_IFMT bits */
+	int fd;			    /* O_PATH, or -1 */
+	unsigned busy;		    /* users of fd: it is not closed meanwhile */
+	unsigned refs;		    /* the table, children, pins, handles */
+	bool known;		    /* in the tables */
 	struct node *newer, *older; /* when fd is open and this is no root */
 	struct handle *handles;	    /* open ones of this node */
 };
@@ -35,9 +35,9 @@ int nodes_init(struct session *s, int root_fd, const char *workspace);
 void nodes_fini(struct session *s);
 
 /* -ESTALE: no such node, or another file is in its place. */
-int pin_node(struct session *s, uint64_t num, struct pin *pin);	 /* without fd */
-int pin_open(struct session *s, uint64_t num, struct pin *pin);	 /* with fd */
-int pin_parent(const struct pin *of, struct pin *pin);		 /* its parent, with fd */
+int pin_node(struct session *s, uint64_t num, struct pin *pin); /* without fd */
+int pin_open(struct session *s, uint64_t num, struct pin *pin); /* with fd */
+int pin_parent(const struct pin *of, struct pin *pin);		/* its parent, with fd */
 void unpin(struct pin *pin);
 bool pin_has_fd(const struct pin *pin); /* the node has a descriptor at hand, or is a root */
 

@@ -5,15 +5,15 @@
  *
  * The order of writes to two pipes cannot be seen from the pipes: their reader wakes too late. So
  * the pipes are FIFOs that hold one packet each (O_DIRECT: one write, one packet, up to a page; one
- * page of capacity: one packet), and inotify tells of each write after it was done. A packet is taken
- * when its event has been; a second write to the same pipe waits for that; so the order of the
- * events is the order of the writes. Two things need care:
+ * page of capacity: one packet), and inotify tells of each write after it was done. A packet is
+ * taken when its event has been; a second write to the same pipe waits for that; so the order of
+ * the events is the order of the writes. Two things need care:
  *
- *  - a write longer than a page is several packets and one event, at its end. A full page without an
- *    event is therefore taken after a moment in which its event could have come ("early"); events
+ *  - a write longer than a page is several packets and one event, at its end. A full page without
+ * an event is therefore taken after a moment in which its event could have come ("early"); events
  *    that find no packet are left-overs of such writes and mean nothing;
- *  - some calls give no event (splice on older kernels): what lies in a pipe for some milliseconds is
- *    taken without.
+ *  - some calls give no event (splice on older kernels): what lies in a pipe for some milliseconds
+ * is taken without.
  *
  * Without inotify (a limit of 128 instances a user) ordinary pipes have to do, read at once.
  */
@@ -35,29 +35,29 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-#define READ_MAX     65536
-#define WAIT_FIRST_NS 100000 /* for the event of a full page */
-#define WAIT_NEXT_NS  5000   /* in the middle of a long write */
-#define SPIN_NS	     30000   /* a wake-up costs more than looking for so long */
+#define READ_MAX      65536
+#define WAIT_FIRST_NS 100000  /* for the event of a full page */
+#define WAIT_NEXT_NS  5000    /* in the middle of a long write */
+#define SPIN_NS	      30000   /* a wake-up costs more than looking for so long */
 #define SILENT_NS     3000000 /* then a packet is taken without an event */
-#define BATCH	     16
-#define ROUNDS	     64 /* of taking, before orders and other jobs have their turn */
-#define STACK_SIZE   (256u << 10)
+#define BATCH	      16
+#define ROUNDS	      64 /* of taking, before orders and other jobs have their turn */
+#define STACK_SIZE    (256u << 10)
 
 struct pipe_end {
 	struct link by_wd; /* protected by lock */
 	struct output *o;
 	unsigned stream;
-	int fd, wd;   /* -1: closed; not watched */
-	bool early;   /* a packet was taken without its event, which may still come */
-	bool used;    /* something has come */
-	bool hung_up; /* nobody can write any more */
-	size_t seen;  /* bytes in it at the round's start */
+	int fd, wd;	  /* -1: closed; not watched */
+	bool early;	  /* a packet was taken without its event, which may still come */
+	bool used;	  /* something has come */
+	bool hung_up;	  /* nobody can write any more */
+	size_t seen;	  /* bytes in it at the round's start */
 	int64_t since_ns; /* since when they lie there; 0: nothing did */
 };
 
 struct output {
-	unsigned refs;		  /* protected by lock, as the next three */
+	unsigned refs; /* protected by lock, as the next three */
 	struct output *next_order;
 	bool ordered, stop;
 	struct post *drained; /* protected by lock: to be posted when all is stored */
@@ -184,8 +184,8 @@ static void look(struct pipe_end *e)
 }
 
 /* One look at every active output. True: something was taken.
- * First at the pipes, then at the events: a packet that was seen and has no event afterwards belongs
- * to a write that is not over, and so is the latest of its process. */
+ * First at the pipes, then at the events: a packet that was seen and has no event afterwards
+ * belongs to a write that is not over, and so is the latest of its process. */
 static bool pump(void)
 {
 	bool took = false;

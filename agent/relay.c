@@ -125,8 +125,8 @@ static int relay(struct way way[2])
 			}
 			p[2 * i] = (struct pollfd){
 				.fd = w->len || w->ended ? -1 : w->from, .events = POLLIN};
-			p[2 * i + 1] = (struct pollfd){
-				.fd = w->len ? w->to : -1, .events = POLLOUT};
+			p[2 * i + 1] =
+				(struct pollfd){.fd = w->len ? w->to : -1, .events = POLLOUT};
 		}
 		if (poll(p, 4, -1) < 0) {
 			if (errno == EINTR)

@@ -4,8 +4,8 @@
  * thread; what follows the fork runs in a copy of it, with other threads' locks as they happened to
  * be: only system calls there, no allocation, no log.
  *
- * The supervisor is a child subreaper: whatever the command leaves behind becomes its child, however
- * it was detached. So its descendants are the job, and it ends when there are none left.
+ * The supervisor is a child subreaper: whatever the command leaves behind becomes its child,
+ * however it was detached. So its descendants are the job, and it ends when there are none left.
  */
 #include "agent/run.h"
 

@@ -26,9 +26,9 @@ enum run_kind { RUN_STARTED, RUN_FAILED, RUN_ENDED };
 enum run_stage { RUN_STAGE_FORK, RUN_STAGE_USER, RUN_STAGE_CWD, RUN_STAGE_EXEC };
 
 struct run_report {
-	uint32_t kind;	 /* enum run_kind */
-	int32_t value;	 /* STARTED: pid; FAILED: errno; ENDED: wait status */
-	uint32_t stage;	 /* FAILED */
+	uint32_t kind;			       /* enum run_kind */
+	int32_t value;			       /* STARTED: pid; FAILED: errno; ENDED: wait status */
+	uint32_t stage;			       /* FAILED */
 	uint64_t user_us, system_us, peak_kib; /* ENDED */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each message is answered by. Frames come from conn.c on the loop's thread; a quick request is
- * run there, a slow one by a worker. Owns the listening socket.
+ * What each message is answered by. Frames come from conn.c on the loop's thread; a quick request
+ * is run there, a slow one by a worker. Owns the listening socket.
  */
 #include "agent/server.h"
 
@@ -9,6 +9,7 @@
 #include "agent/creds.h"
 #include "agent/files.h"
 #include "agent/io.h"
+#include "agent/job.h"
 #include "agent/jobs.h"
 #include "agent/workers.h"
 #include "common/cleanup.h"
@@ -66,7 +67,7 @@ static const struct op ops[OPS] = {
 
 static struct source listener;
 static const struct server_config *config; /* constant after server_init() */
-static unsigned n_conns;		   /* the loop's */
+static struct conn *conns[CONNS_MAX];	   /* the loop's */
 
 static int ping(struct request *r)
 {
@@ -174,7 +175,8 @@ static size_t cost_of(const struct request *r)
 }
 
 /* Makes r (or a new request) one that outlives this call, and gives it to a worker. */
-static bool to_worker(struct conn *c, struct request *on_stack, struct request *r, const uint8_t *body)
+static bool to_worker(
+	struct conn *c, struct request *on_stack, struct request *r, const uint8_t *body)
 {
 	if (!r) {
 		r = calloc(1, sizeof(*r));
@@ -250,8 +252,10 @@ bool server_frame(
 
 void server_gone(struct conn *c)
 {
-	n_conns--;
-	jobs_conn_gone(c);
+	for (size_t i = 0; i < CONNS_MAX; i++)
+		if (conns[i] == c)
+			conns[i] = NULL;
+	job_unpark(c, 0);
 	if (c->session)
 		session_detach(c->session);
 	c->session = NULL;
@@ -260,17 +264,19 @@ void server_gone(struct conn *c)
 static void accept_one(struct source *src, uint32_t events)
 {
 	int fd = accept4(src->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	size_t i;
 
 	(void)events;
 	if (fd < 0)
 		return;
-	if (n_conns >= CONNS_MAX) {
+	for (i = 0; i < CONNS_MAX && conns[i]; i++)
+		;
+	if (i < CONNS_MAX) {
+		conns[i] = conn_new(fd);
+	} else {
 		log_warn("more than %d connections: one turned away", CONNS_MAX);
 		close(fd);
-		return;
 	}
-	if (conn_new(fd))
-		n_conns++;
 }
 
 int server_init(int listen_fd, const struct server_config *cfg)

@@ -19,9 +19,9 @@ struct session {
 	int64_t detached_ms;
 
 	pthread_mutex_t lock;
-	struct table nodes;   /* by number; protected by lock, as all that follows */
-	struct table names;   /* nodes by parent and name */
-	struct table handles; /* by number */
+	struct table nodes;	      /* by number; protected by lock, as all that follows */
+	struct table names;	      /* nodes by parent and name */
+	struct table handles;	      /* by number */
 	struct node *newest, *oldest; /* nodes with a descriptor, by use */
 	unsigned n_fds, max_fds;
 };

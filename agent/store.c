@@ -69,8 +69,8 @@ static size_t put(struct store *s, unsigned i, const uint8_t *p, size_t n, uint6
 	return done;
 }
 
-/* The hole grows so that at most head and tail are left; in whole steps, so that a call comes once a
- * megabyte. */
+/* The hole grows so that at most head and tail are left; in whole steps, so that a call comes once
+ * a megabyte. */
 static void punch(struct store *s, unsigned i, uint64_t size, struct store_info *info)
 {
 	uint64_t to;

@@ -81,7 +81,8 @@ static int scan(int proc_fd, struct procs *all)
 			const struct sys_dirent *d = (const void *)(batch + at);
 
 			at += d->reclen;
-			if (!isdigit((unsigned char)d->name[0]) || read_proc(proc_fd, d->name, &p) < 0)
+			if (!isdigit((unsigned char)d->name[0]) ||
+				read_proc(proc_fd, d->name, &p) < 0)
 				continue;
 			if (add(all, &p) < 0)
 				return -ENOMEM;
@@ -144,8 +145,8 @@ static void send_signal(int proc_fd, const struct proc *p, int sig)
 		kill(p->pid, sig);
 }
 
-/* One pass over the tree as it is now; how many processes there are that are not dead, and in *fresh
- * how many of them do not stand still. */
+/* One pass over the tree as it is now; how many processes there are that are not dead, and in
+ * *fresh how many of them do not stand still. */
 static int pass(int proc_fd, struct procs *all, pid_t root, pid_t sid, int sig, int *fresh)
 {
 	int n = 0, ret = scan(proc_fd, all);
@@ -175,6 +176,8 @@ int tree_signal(pid_t root, pid_t sid, int sig)
 
 	if (proc_fd < 0)
 		return -errno;
+	if (root <= 0 && sid <= 0)
+		return 0; /* session 0 is the kernel's and other containers' */
 	for (int i = 0; sig == SIGKILL && i < STOP_PASSES && fresh; i++)
 		if (pass(proc_fd, &all, root, sid, SIGSTOP, &fresh) <= 0)
 			break;

@@ -54,6 +54,24 @@ bool proto_name_ok(const uint8_t *p, size_t n)
 	return !(n == 1 && p[0] == '.') && !(n == 2 && p[0] == '.' && p[1] == '.');
 }
 
+bool proto_path_ok(const char *path)
+{
+	if (strcmp(path, "/") == 0)
+		return true;
+	if (strlen(path) >= PROTO_PATH_MAX)
+		return false;
+	while (*path == '/') {
+		size_t n = strcspn(++path, "/");
+
+		if (!proto_name_ok((const uint8_t *)path, n))
+			return false;
+		path += n;
+		if (!*path)
+			return true;
+	}
+	return false;
+}
+
 char *proto_get_name(struct wire_in *in)
 {
 	char *s = wire_get_str(in, PROTO_NAME_MAX);

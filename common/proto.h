@@ -207,6 +207,9 @@ int proto_head(const uint8_t *p, struct proto_head *h);
 /* A name as one path component: length, no '/', no NUL, not "." or "..". */
 bool proto_name_ok(const uint8_t *p, size_t n);
 
+/* An absolute path as it should be written: no part empty, "." or ".."; "/" alone is one. */
+bool proto_path_ok(const char *path);
+
 /* Reads a name as a new string; NULL and in->bad if it is not one. free() it. */
 char *proto_get_name(struct wire_in *in);
 

@@ -24,6 +24,14 @@ void demux_say(struct demux *d, const uint8_t *p, size_t n)
 	d->words[d->words_len] = 0;
 }
 
+static int count_noise(struct demux *d, size_t n)
+{
+	d->noise += n;
+	if (d->noise > DEMUX_NOISE_MAX)
+		d->error = -EPROTO;
+	return d->error;
+}
+
 static int begin(struct demux *d)
 {
 	const uint8_t *h = d->head;
@@ -33,7 +41,7 @@ static int begin(struct demux *d)
 	d->left = (uint32_t)h[4] << 24 | (uint32_t)h[5] << 16 | (uint32_t)h[6] << 8 | h[7];
 	if (h[0] == STDIN || h[0] > SYSTEM || h[1] || h[2] || h[3] || d->left > DEMUX_FRAME_MAX)
 		return d->error = -EPROTO;
-	return 0;
+	return d->left ? 0 : count_noise(d, sizeof(d->head));
 }
 
 ssize_t demux_feed(struct demux *d, uint8_t *p, size_t n)
@@ -56,6 +64,8 @@ ssize_t demux_feed(struct demux *d, uint8_t *p, size_t n)
 			out += take;
 		} else {
 			demux_say(d, p + in, take);
+			if (count_noise(d, take))
+				return d->error;
 		}
 		in += take;
 		d->left -= (uint32_t)take;

@@ -12,6 +12,7 @@
 
 #define DEMUX_WORDS_MAX 4096u
 #define DEMUX_FRAME_MAX (64u << 20)
+#define DEMUX_NOISE_MAX (64u << 10) /* what is no output, in a stream's whole life */
 
 struct demux {
 	uint8_t head[8];
@@ -19,6 +20,7 @@ struct demux {
 	unsigned stream; /* of the frame under way */
 	uint32_t left;	 /* of its payload */
 	int error;	 /* sticky */
+	size_t noise;	 /* words and empty frames so far: a flood of them must not keep us busy */
 	size_t words_len;
 	char words[DEMUX_WORDS_MAX + 1]; /* always ends in NUL */
 };

@@ -103,7 +103,7 @@ static void to_rootfs(struct buf *b, const struct link_place *at)
 
 int symlink_show(const struct link_place *at, const char *text, char **out)
 {
-	const char *rest;
+	const char *rest, *p;
 	int ups = leading_ups(text, &rest);
 	struct buf b;
 
@@ -112,6 +112,8 @@ int symlink_show(const struct link_place *at, const char *text, char **out)
 				*/
 	if (text[0] != '/' && (unsigned)ups <= at->depth)
 		return keep(text, out);
+	if (leading_ups(at->dir, &p) != 0)
+		return -EPERM; /* a place that lies */
 	buf_init(&b, (size_t)2 * LINK_MAX_TEXT);
 	to_rootfs(&b, at);
 	if (text[0] != '/') {

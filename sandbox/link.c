@@ -97,8 +97,8 @@ static int check_hello(const struct proto_hello *h, struct err *err)
 			PROTO_VERSION_MIN, PROTO_VERSION);
 	if (*h->trouble)
 		return err_set(err, EIO, "%s", h->trouble);
-	if (h->workspace[0] != '/')
-		return err_set(err, EPROTO, "the agent names no workspace");
+	if (!proto_path_ok(h->workspace)) /* link texts are made with it */
+		return err_set(err, EPROTO, "the agent names no proper workspace");
 	return 0;
 }
 

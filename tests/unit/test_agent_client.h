@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A daemon's end of the protocol for tests of the agent: blocking, one request at a time unless the
- * test says otherwise. The agent is AGENT_TWIN (environment), a real process in a directory of its own. */
+ * test says otherwise. The agent is AGENT_TWIN (environment), a real process in a directory of its
+ * own. */
 #pragma once
 
 #include "check.h"
@@ -175,8 +176,8 @@ UNUSED static int client_call(struct client *c, struct buf *b, size_t begun)
 	return c->head.error;
 }
 
-UNUSED static int client_hello(struct client *c, const struct agent *a, const char *name,
-	struct proto_hello *h)
+UNUSED static int client_hello(
+	struct client *c, const struct agent *a, const char *name, struct proto_hello *h)
 {
 	struct buf b;
 	size_t at;
@@ -355,8 +356,8 @@ UNUSED static int do_write(
 }
 
 /* *p points into the reply. */
-UNUSED static int do_read(struct client *c, uint64_t fh, uint64_t offset, uint32_t size,
-	const uint8_t **p, size_t *n)
+UNUSED static int do_read(
+	struct client *c, uint64_t fh, uint64_t offset, uint32_t size, const uint8_t **p, size_t *n)
 {
 	struct buf b;
 	size_t at = client_begin(c, &b, PROTO_READ);
@@ -425,7 +426,8 @@ struct set {
 	const char *value;
 };
 
-UNUSED static int do_job_start(struct client *c, uint64_t job, const struct set *sets, uint32_t *pid)
+UNUSED static int do_job_start(
+	struct client *c, uint64_t job, const struct set *sets, uint32_t *pid)
 {
 	struct buf b;
 	size_t at = client_begin(c, &b, PROTO_JOB_START);
@@ -490,8 +492,8 @@ UNUSED static char *do_job_read(struct client *c, uint64_t job, uint8_t stream, 
 }
 
 /* Runs a text to its end; the job is left to be read. */
-UNUSED static uint64_t run_job(struct client *c, const void *text, size_t n, const struct set *sets,
-	struct proto_job *j)
+UNUSED static uint64_t run_job(
+	struct client *c, const void *text, size_t n, const struct set *sets, struct proto_job *j)
 {
 	uint64_t job = 0;
 	uint32_t pid;

@@ -66,7 +66,8 @@ static void create_write_read(void)
 	CHECK(do_getattr(&c, node, 0, &attr) == 0 && attr.nlink == 0);
 	CHECK(do_read(&c, fh, 0, 100, &p, &n) == 0 && n == 11);
 	CHECK(do_setattr(&c, node, 0,
-		      &(struct proto_setattr){.mask = PROTO_SET_ATTR_MODE, .mode = 0600}, &attr) == 0);
+		      &(struct proto_setattr){.mask = PROTO_SET_ATTR_MODE, .mode = 0600},
+		      &attr) == 0);
 	CHECK((attr.mode & 07777) == 0600);
 	do_close(&c, fh);
 	CHECK(do_getattr(&c, node, 0, &attr) == ESTALE);
@@ -155,9 +156,12 @@ static void names_and_links(void)
 	CHECK(c.head.len == 4 + 11 && memcmp(c.frame.data + 4, "/etc/passwd", 11) == 0);
 	CHECK(do_u64(&c, PROTO_READLINK, sub) == EINVAL);
 	CHECK(do_open(&c, 500, next_fh++, PROTO_O_READ) == ELOOP);
-	CHECK(do_create(&c, sub, "soft", next_node++, next_fh++, PROTO_O_WRITE, 0644, &attr) == ELOOP);
-	CHECK(do_create(&c, sub, "fifo", next_node++, next_fh++, PROTO_O_WRITE, 0644, &attr) == ENXIO);
-	CHECK(do_create(&c, 2, "moved", next_node++, next_fh++, PROTO_O_READ, 0644, &attr) == EISDIR);
+	CHECK(do_create(&c, sub, "soft", next_node++, next_fh++, PROTO_O_WRITE, 0644, &attr) ==
+		ELOOP);
+	CHECK(do_create(&c, sub, "fifo", next_node++, next_fh++, PROTO_O_WRITE, 0644, &attr) ==
+		ENXIO);
+	CHECK(do_create(&c, 2, "moved", next_node++, next_fh++, PROTO_O_READ, 0644, &attr) ==
+		EISDIR);
 	CHECK(do_remove(&c, PROTO_RMDIR, 2, "moved") == ENOTEMPTY);
 	CHECK(do_remove(&c, PROTO_UNLINK, 2, "moved") == EISDIR);
 }
@@ -188,7 +192,8 @@ static void attributes(void)
 	set = (struct proto_setattr){.mask = PROTO_SET_ATTR_UID, .uid = 0};
 	CHECK(do_setattr(&c, node, 0, &set, &attr) == EPERM);
 	c.uid = c.gid = 0;
-	set = (struct proto_setattr){.mask = PROTO_SET_ATTR_UID | PROTO_SET_ATTR_GID, .uid = 7, .gid = 8};
+	set = (struct proto_setattr){
+		.mask = PROTO_SET_ATTR_UID | PROTO_SET_ATTR_GID, .uid = 7, .gid = 8};
 	CHECK(do_setattr(&c, node, 0, &set, &attr) == 0 && attr.uid == 7 && attr.gid == 8);
 	CHECK(do_setattr(&c, soft, 0, &set, &attr) == 0 && attr.uid == 7);
 	c.uid = 1234;

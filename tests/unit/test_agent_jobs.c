@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The agent's jobs, through the real protocol: output and its order, results, kills, what survives. */
+/* The agent's jobs, through the real protocol: output and its order, results, kills, what survives.
+ */
 #include "test_agent_client.h"
 
 #include <dirent.h>
@@ -82,7 +83,8 @@ static void exit_codes(void)
 
 static void starts_that_fail(void)
 {
-	const struct set no_shell[] = {{PROTO_SET_SHELL, "no-such-shell"}, {PROTO_SET_SHELL, "-c"}, {0}};
+	const struct set no_shell[] = {
+		{PROTO_SET_SHELL, "no-such-shell"}, {PROTO_SET_SHELL, "-c"}, {0}};
 	const struct set no_user[] = {{PROTO_SET_USER, "no-such-user"}, {0}};
 	const struct set no_cwd[] = {{PROTO_SET_CWD, "/no/such/dir"}, {0}};
 	const struct set argv[] = {{PROTO_SET_ARGV, ""}, {0}};
@@ -135,7 +137,8 @@ static void settings(void)
 	expect("#!/bin/sh -e\necho \"$0\"; false; echo not reached", NULL, "/proc/self/fd/3\n");
 	expect("cat; echo end", NULL, "end\n");
 	/* Opened anew, as another user: no packets then, so each stream for itself. */
-	s = output_of("echo a > /dev/stdout; echo b > /dev/stderr; echo c", ids, PROTO_STREAM_STDOUT);
+	s = output_of(
+		"echo a > /dev/stdout; echo b > /dev/stderr; echo c", ids, PROTO_STREAM_STDOUT);
 	CHECK_STR(s, "a\nc\n");
 	free(s);
 	expect("#!/bin/sh\necho mine", ids, "mine\n");
@@ -202,8 +205,8 @@ static void all_of_a_long_output(void)
 static void head_and_tail(void)
 {
 	struct proto_job j;
-	uint64_t job = run_text(&c,
-		"printf begin; head -c 100000000 /dev/zero | tr '\\0' y; printf end", &j);
+	uint64_t job = run_text(
+		&c, "printf begin; head -c 100000000 /dev/zero | tr '\\0' y; printf end", &j);
 	const size_t mib = 1 << 20;
 	size_t n;
 	char *s;
@@ -267,8 +270,9 @@ static void whole_trees_die(void)
 	struct proto_job j;
 	uint64_t job;
 	uint32_t pid;
-	const char *text = "setsid sleep 4711.25 & (setsid sh -c 'trap \"\" TERM; sleep 4711.25; true' "
-			   "&) ; nohup sleep 4711.25 >/dev/null 2>&1 & sleep 4711.25; true";
+	const char *text =
+		"setsid sleep 4711.25 & (setsid sh -c 'trap \"\" TERM; sleep 4711.25; true' "
+		"&) ; nohup sleep 4711.25 >/dev/null 2>&1 & sleep 4711.25; true";
 
 	CHECK(do_job_open(&c, &job) == 0);
 	CHECK(do_job_write(&c, job, 0, text, strlen(text)) == 0);
@@ -299,7 +303,8 @@ static void term_reaches_the_tree(void)
 	struct proto_job j;
 	uint64_t job;
 	uint32_t pid;
-	const char *text = "trap 'echo got it; exit 7' TERM; echo ready; while :; do sleep 0.05; done";
+	const char *text =
+		"trap 'echo got it; exit 7' TERM; echo ready; while :; do sleep 0.05; done";
 	char *s;
 
 	CHECK(do_job_open(&c, &job) == 0);

@@ -331,7 +331,8 @@ static void through_the_relay(void)
 	pid_t pid;
 
 	snprintf(state, sizeof(state), "%s/state", a.dir);
-	CHECK(pipe2(to, O_CLOEXEC) == 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, from) == 0);
+	CHECK(pipe2(to, O_CLOEXEC) == 0 &&
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, from) == 0);
 	pid = fork();
 	if (pid == 0) {
 		dup2(from[0], 0);

@@ -84,12 +84,35 @@ static void words_have_a_cap(void)
 	uint8_t p[1024];
 
 	demux_init(&d);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 60; i++) {
 		memset(p, i ? 'x' : 0, sizeof(p));
 		memcpy(p, "\2\0\0\0\0\0\3\370", 8);
 		CHECK(demux_feed(&d, p, sizeof(p)) == 0);
 	}
 	CHECK(strlen(d.words) == DEMUX_WORDS_MAX && d.words[0] == ' ');
+}
+
+/* A hostile sandbox writes to the relay's stderr, or empty frames, without end. */
+static void a_flood_is_cut_off(void)
+{
+	static const uint8_t kinds[2][9] = {"\2\0\0\0\0\0\0\1x", "\1\0\0\0\0\0\0\0"};
+	static const size_t len[2] = {9, 8};
+
+	for (int k = 0; k < 2; k++) {
+		struct demux d;
+		ssize_t got = 0;
+		unsigned n = 0;
+
+		demux_init(&d);
+		for (; n < 2 * DEMUX_NOISE_MAX && got == 0; n++) {
+			uint8_t p[9];
+
+			memcpy(p, kinds[k], len[k]);
+			got = demux_feed(&d, p, len[k]);
+		}
+		CHECK(got == -EPROTO);
+		CHECK(n <= DEMUX_NOISE_MAX + 1);
+	}
 }
 
 int main(void)
@@ -98,5 +121,6 @@ int main(void)
 	TEST(whole_byte_by_byte);
 	TEST(refuses_what_is_no_stream);
 	TEST(words_have_a_cap);
+	TEST(a_flood_is_cut_off);
 	return check_done();
 }

@@ -365,6 +365,18 @@ static void results_have_names(void)
 	CHECK_STR(proto_result_name(200), "lost");
 }
 
+static void paths_are_as_they_should_be(void)
+{
+	static const char *const good[] = {"/", "/workspace", "/a/b/c", "/...", "/a b"};
+	static const char *const bad[] = {"", "a", "//", "/a/", "/a//b", "/.", "/..", "/a/../b",
+		"/a/.", "//a", "./a", "../a"};
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
+		CHECK(proto_path_ok(good[i]));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		CHECK(!proto_path_ok(bad[i]));
+}
+
 int main(void)
 {
 	TEST(structs_round_trip);
@@ -376,5 +388,6 @@ int main(void)
 	TEST(get_name_takes_only_names);
 	TEST(frames);
 	TEST(results_have_names);
+	TEST(paths_are_as_they_should_be);
 	return check_done();
 }
