@@ -135,8 +135,8 @@ static uint64_t read_groups(char *text, const char *wanted, struct user *user)
 			continue;
 		if (wanted && strcmp(field[0], wanted) == 0)
 			found = gid;
-		if (n >= 4 && user->name[0] && user->n_groups < USER_GROUPS_MAX &&
-			is_member(field[3], user->name))
+		if (n >= 4 && user->name[0] && (gid_t)gid != user->groups[0] &&
+			user->n_groups < USER_GROUPS_MAX && is_member(field[3], user->name))
 			user->groups[user->n_groups++] = (gid_t)gid;
 	}
 	return found;
@@ -163,6 +163,7 @@ int user_find(int root_fd, const char *spec, struct user *user, struct err *err)
 		return err_set(err, ENOENT, "no user '%s' in the sandbox's /etc/passwd", name);
 	if (!known)
 		u.uid = (uint32_t)uid;
+	u.groups[u.n_groups++] = (gid_t)u.gid; /* as initgroups(3) does */
 	named = group ? read_groups(group, colon, &u) : NOT_A_NUMBER;
 	if (colon) {
 		gid = named != NOT_A_NUMBER ? named : number(colon);
@@ -170,6 +171,7 @@ int user_find(int root_fd, const char *spec, struct user *user, struct err *err)
 			return err_set(
 				err, ENOENT, "no group '%s' in the sandbox's /etc/group", colon);
 		u.gid = (uint32_t)gid;
+		u.groups[0] = (gid_t)gid;
 	}
 	*user = u;
 	return 0;

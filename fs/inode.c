@@ -272,7 +272,7 @@ struct inode *inode_tree(struct itable *t, enum tree tree)
 
 static size_t name_key(uint8_t *key, const struct inode *dir, const char *name)
 {
-	size_t len = strlen(name), n;
+	size_t len = strnlen(name, PROTO_NAME_MAX), n;
 
 	/* The trees' roots have small numbers of their own, so every parent has one. */
 	key[0] = 'n';
