@@ -17,7 +17,7 @@
 static void name_of(const struct pin *pin, char *name)
 {
 	pthread_mutex_lock(&pin->s->lock);
-	strcpy(name, pin->node->name);
+	snprintf(name, PROTO_NAME_MAX + 1, "%s", pin->node->name);
 	pthread_mutex_unlock(&pin->s->lock);
 }
 

@@ -260,7 +260,7 @@ static int link_node(const struct pin *of, int newfd, const char *newname)
 	if (pin_parent(of, &parent) < 0)
 		return -ESTALE;
 	pthread_mutex_lock(&of->s->lock);
-	strcpy(name, of->node->name);
+	snprintf(name, sizeof(name), "%s", of->node->name);
 	pthread_mutex_unlock(&of->s->lock);
 	if (linkat(parent.fd, name, newfd, newname, 0) < 0)
 		return -errno;

@@ -50,7 +50,7 @@ static void __attribute__((format(printf, 1, 2))) trouble(const char *fmt, ...)
 	va_list ap;
 
 	if (used && used < sizeof(self.trouble) - 3) {
-		strcpy(self.trouble + used, "; ");
+		memcpy(self.trouble + used, "; ", 3);
 		used += 2;
 	}
 	va_start(ap, fmt);

@@ -170,8 +170,10 @@ int jobs_main(char **argv)
 {
 	struct launch l = {.argv = true};
 	struct job *j = job_new(JOB_MAIN, false);
-	int ret = j ? 0 : -errno;
+	int ret = 0;
 
+	if (!j)
+		return -errno;
 	for (; !ret && *argv; argv++)
 		ret = job_write(j, j->command_size, (const uint8_t *)*argv, strlen(*argv) + 1);
 	if (!ret)

@@ -282,8 +282,6 @@ static int make_argv(const struct launch *l, int text_fd, uint64_t size, struct 
 		return err_set(err, ENOMEM, "no memory for the command");
 	if (l->argv) {
 		ret = split_argv(text, n, argv);
-		if (!ret && argv->n < 2)
-			return err_set(err, ENOENT, "no command was given");
 	} else if (n >= 2 && text[0] == '#' && text[1] == '!') {
 		*script = true;
 		ret = interpreter_argv(text, argv);
@@ -355,6 +353,8 @@ int launch_job(const struct launch_config *config, const struct launch *l, int d
 	ret = make_argv(l, text_fd, j->command_size, &argv, &script, err);
 	if (ret < 0)
 		return ret;
+	if (argv.n < 2)
+		return err_set(err, ENOENT, "no command was given");
 	if (make_env(config, l, &user, &env) < 0)
 		return err_set(err, ENOMEM, "no memory for the environment");
 	at = env_at(&env, "PATH", 4);

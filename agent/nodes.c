@@ -13,6 +13,7 @@
 #include "common/cleanup.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -163,7 +164,7 @@ static int open_step(struct session *s, struct node *n)
 	up = n->parent;
 	if (!up)
 		return -ESTALE; /* a root that could not be opened */
-	strcpy(name, n->name);
+	snprintf(name, sizeof(name), "%s", n->name);
 	n->refs++;
 	up->refs++;
 	up->busy++;

@@ -103,7 +103,7 @@ static int exec_path(const struct run_spec *spec)
 		memcpy(file, dir, n);
 		if (n)
 			file[n++] = '/';
-		strcpy(file + n, name);
+		memcpy(file + n, name, strlen(name) + 1);
 		exec_file(spec, file);
 		if (errno == EACCES)
 			denied = true;

@@ -133,7 +133,7 @@ static void mark(struct procs *all, pid_t root, pid_t sid)
 static void send_signal(int proc_fd, const struct proc *p, int sig)
 {
 	cleanup_close int fd = sys_pidfd_open(p->pid);
-	struct proc now;
+	struct proc now = {0};
 	char name[16];
 
 	snprintf(name, sizeof(name), "%d", p->pid);

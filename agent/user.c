@@ -153,7 +153,7 @@ int user_find(int root_fd, const char *spec, struct user *user, struct err *err)
 
 	if (!*spec || strlen(spec) >= sizeof(name))
 		return err_set(err, EINVAL, "not a user: '%s'", spec);
-	strcpy(name, spec);
+	snprintf(name, sizeof(name), "%s", spec);
 	colon = strchr(name, ':');
 	if (colon)
 		*colon++ = 0;
