@@ -30,6 +30,7 @@ static const struct launch_config *config;
 static struct job *jobs;   /* newest first */
 static struct job *buried; /* freed when no event can name them any more */
 static uint64_t next_num = 1;
+static uint64_t emptied; /* the newest foreground job that was opened and came to nothing */
 
 struct job *job_find(uint64_t num)
 {
@@ -185,6 +186,8 @@ bool job_lives(const struct job *j)
 /* Ends and forgets it, at once or as soon as nothing of it is left. */
 void job_drop(struct job *j)
 {
+	if (j->foreground && j->result == PROTO_RESULT_NEW && j->num > emptied)
+		emptied = j->num;
 	j->dropping = true;
 	j->killing = true;
 	job_signal(j, SIGKILL);
@@ -469,13 +472,14 @@ void job_start(struct job *j, const struct launch *l)
 	job_finish(j);
 }
 
+/* NULL also after one that was opened and came to nothing: its opening has emptied the results. */
 struct job *job_newest_foreground(void)
 {
 	struct job *j;
 
 	for (j = jobs; j && (!j->foreground || j->dropping); j = j->next)
 		;
-	return j;
+	return j && j->num > emptied ? j : NULL;
 }
 
 /* Takes the waiters of a connection (and of one id, unless it is 0) out of a list. */

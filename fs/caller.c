@@ -41,7 +41,7 @@ static uint64_t bit(int sig)
 	return UINT64_C(1) << (sig - 1);
 }
 
-bool caller_leaves(pid_t tid, bool alarm)
+bool caller_leaves(pid_t tid)
 {
 	uint64_t pending, caught, ignored, harmless, asked;
 	char status[4096];
@@ -55,8 +55,6 @@ bool caller_leaves(pid_t tid, bool alarm)
 	harmless = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) |
 		   bit(SIGTTOU) | bit(SIGURG) | bit(SIGWINCH);
 	asked = bit(SIGINT) | bit(SIGTERM) | bit(SIGHUP) | bit(SIGQUIT) | bit(SIGKILL);
-	if (alarm)
-		asked |= bit(SIGALRM);
 	pending &= ~ignored;
 	return (pending & asked) || (pending & ~harmless & ~caught);
 }

@@ -6,9 +6,8 @@
 #include <sys/types.h>
 
 /* Whether a signal is pending for which the caller (a thread) would want to leave a waiting system
- * call: one that ends it, or INT, TERM, HUP, QUIT that it handles; ALRM too if alarm is set. True
- * if the caller is gone. */
-bool caller_leaves(pid_t tid, bool alarm);
+ * call: one that ends it, or INT, TERM, HUP, QUIT that it handles. True if the caller is gone. */
+bool caller_leaves(pid_t tid);
 
 /* The process that a thread belongs to; 0 if it cannot be known. */
 pid_t caller_process(pid_t tid);

@@ -38,12 +38,9 @@ mode_t ctl_mode(unsigned which)
 	return files[which].mode;
 }
 
-void ctl_reply_attr(fuse_req_t req, struct inode *i, uint64_t size)
+void ctl_answer(fuse_req_t req, struct inode *i, uint64_t size, enum answer how)
 {
-	struct stat st;
-
-	inode_fixed_stat(i, S_IFREG | ctl_mode(i->which), size, &st);
-	fuse_reply_attr(req, &st, 0);
+	inode_answer(req, i, ctl_mode(i->which), size, how);
 }
 
 struct op *ctl_ask_job(fuse_req_t req, struct inode *i, uint64_t job,
@@ -81,7 +78,7 @@ void ctl_tell(struct sandbox *sb, uint16_t type, uint64_t job, const struct buf 
 	wire_u64(&c->frame, job);
 	if (extra)
 		buf_append(&c->frame, extra->data, extra->len);
-	if (sandbox_call_now(sb, c) < 0)
+	if (sandbox_call_linked(sb, c) < 0)
 		told(c, -EAGAIN, NULL);
 }
 
@@ -96,8 +93,7 @@ static void ctl_lookup(fuse_req_t req, struct inode *dir, const char *name)
 {
 	for (unsigned k = 0; k < CTL_FILES; k++) {
 		if (strcmp(name, files[k].name) == 0) {
-			inode_reply_fixed(req, inode_fixed(dir->table, files[k].ops, k),
-				S_IFREG | files[k].mode, 0);
+			inode_reply_file(req, inode_fixed(dir->table, files[k].ops, k));
 			return;
 		}
 	}

@@ -22,8 +22,8 @@ enum ctl_file {
 /* Name and mode of one. */
 const char *ctl_name(unsigned which);
 mode_t ctl_mode(unsigned which);
-/* Answers a getattr. */
-void ctl_reply_attr(fuse_req_t req, struct inode *i, uint64_t size);
+/* Answers a measure(). */
+void ctl_answer(fuse_req_t req, struct inode *i, uint64_t size, enum answer how);
 
 /* A question about a job (0: the newest) whose answer is a struct proto_job, asked without waiting.
  */

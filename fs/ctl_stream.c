@@ -39,7 +39,7 @@ static enum op_outcome reply_size(struct op *op, fuse_req_t req, struct wire_in 
 	if (!get_job(op, body, &j))
 		return OP_BAD;
 	if (req)
-		ctl_reply_attr(req, op->ino, j.size[stream_of(op->ino)]);
+		ctl_answer(req, op->ino, j.size[stream_of(op->ino)], (enum answer)op->flags);
 	proto_job_fini(&j);
 	return OP_DONE;
 }
@@ -48,22 +48,25 @@ static enum op_outcome size_unknown(struct op *op, fuse_req_t req, int r)
 {
 	(void)r;
 	if (req)
-		ctl_reply_attr(req, op->ino, 0);
+		ctl_answer(req, op->ino, 0, (enum answer)op->flags);
 	return OP_DONE;
 }
 
-static void stream_getattr(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+static void stream_measure(
+	fuse_req_t req, struct inode *i, struct fuse_file_info *fi, enum answer how)
 {
 	struct reading *rd = reading_of(fi);
 	struct op *op;
 
 	if (rd && !rd->job) {
-		ctl_reply_attr(req, i, 0);
+		ctl_answer(req, i, 0, how);
 		return;
 	}
 	op = ctl_ask_job(req, i, rd ? rd->job : 0, reply_size, size_unknown);
-	if (op)
+	if (op) {
+		op->flags = how;
 		op_send_now(op);
+	}
 }
 
 static void reply_open(struct op *op, fuse_req_t req, uint64_t job)
@@ -172,7 +175,7 @@ static void stream_release(fuse_req_t req, struct inode *i, struct fuse_file_inf
 
 const struct node_ops ctl_stream_ops = {
 	.kind = 's',
-	.getattr = stream_getattr,
+	.measure = stream_measure,
 	.open = stream_open,
 	.read = stream_read,
 	.release = stream_release,

@@ -21,7 +21,8 @@
 
 /* What a text is made of. */
 struct facts {
-	bool open; /* an open is to be answered; else a getattr */
+	bool open; /* an open is to be answered; else a measure() */
+	enum answer how;
 	bool have_job;
 	struct proto_job job;
 	struct buf head, tail; /* of `output`, for the summary */
@@ -156,7 +157,7 @@ static void answer(
 	if (f->open) {
 		text_reply_open(req, &b, fi);
 	} else {
-		ctl_reply_attr(req, i, b.len);
+		ctl_answer(req, i, b.len, f->how);
 		buf_fini(&b);
 	}
 }
@@ -232,7 +233,8 @@ static enum op_outcome job_unknown(struct op *op, fuse_req_t req, int r)
 	return finish(op, req);
 }
 
-static void gather(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, bool open)
+static void gather(
+	fuse_req_t req, struct inode *i, struct fuse_file_info *fi, bool open, enum answer how)
 {
 	struct facts *f = calloc(1, sizeof(*f));
 	struct op *op;
@@ -242,6 +244,7 @@ static void gather(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, b
 		return;
 	}
 	f->open = open;
+	f->how = how;
 	buf_init(&f->head, SUMMARY_OUTPUT);
 	buf_init(&f->tail, SUMMARY_OUTPUT);
 	if (!texts[i->which].needs_job) {
@@ -261,10 +264,11 @@ static void gather(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, b
 	op_send_now(op);
 }
 
-static void text_getattr(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+static void text_measure(
+	fuse_req_t req, struct inode *i, struct fuse_file_info *fi, enum answer how)
 {
 	(void)fi;
-	gather(req, i, NULL, false);
+	gather(req, i, NULL, false, how);
 }
 
 /* Opened for writing it shows nothing: what is written acts at once. */
@@ -273,7 +277,7 @@ static void text_open(fuse_req_t req, struct inode *i, struct fuse_file_info *fi
 	struct buf nothing;
 
 	if ((fi->flags & O_ACCMODE) == O_RDONLY) {
-		gather(req, i, fi, true);
+		gather(req, i, fi, true, ANSWER_ATTR);
 	} else if (!(ctl_mode(i->which) & 0200)) {
 		fuse_reply_err(req, EACCES);
 	} else {
@@ -291,7 +295,7 @@ static void text_setattr(fuse_req_t req, struct inode *i, const struct stat *st,
 	if (!(ctl_mode(i->which) & 0200) || (to_set & ~FUSE_SET_ATTR_SIZE))
 		fuse_reply_err(req, EPERM);
 	else
-		gather(req, i, NULL, false);
+		gather(req, i, NULL, false, ANSWER_ATTR);
 }
 
 struct written {
@@ -344,7 +348,7 @@ static void text_write(fuse_req_t req, struct inode *i, const char *data, size_t
 
 const struct node_ops ctl_text_ops = {
 	.kind = 'x',
-	.getattr = text_getattr,
+	.measure = text_measure,
 	.setattr = text_setattr,
 	.open = text_open,
 	.read = text_read,

@@ -335,11 +335,13 @@ static enum op_outcome reply_size(struct op *op, fuse_req_t req, struct wire_in 
 
 	proto_get_job(body, &j);
 	size = j.command_size;
+	if (wire_end(body))
+		itable_remember_job(op->ino->table, &j);
 	proto_job_fini(&j);
 	if (!wire_end(body))
 		return OP_BAD;
 	if (req)
-		ctl_reply_attr(req, op->ino, size);
+		ctl_answer(req, op->ino, size, (enum answer)op->flags);
 	return OP_DONE;
 }
 
@@ -347,17 +349,29 @@ static enum op_outcome no_size(struct op *op, fuse_req_t req, int r)
 {
 	(void)r;
 	if (req)
-		ctl_reply_attr(req, op->ino, 0);
+		ctl_answer(req, op->ino, 0, (enum answer)op->flags);
 	return OP_DONE;
 }
 
-static void exec_getattr(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+/* A lookup takes the size that was last seen: it comes before every command that is written, and a
+ * round trip there would be felt. */
+static void exec_measure(
+	fuse_req_t req, struct inode *i, struct fuse_file_info *fi, enum answer how)
 {
 	struct writing *w = writing_of(fi);
-	struct op *op = ctl_ask_job(req, i, w ? w->job : 0, reply_size, no_size);
+	struct proto_job last = {0};
+	struct op *op;
 
-	if (op)
+	if (how == ANSWER_ENTRY && itable_recall_job(i->table, &last)) {
+		ctl_answer(req, i, last.command_size, how);
+		proto_job_fini(&last);
+		return;
+	}
+	op = ctl_ask_job(req, i, w ? w->job : 0, reply_size, no_size);
+	if (op) {
+		op->flags = how;
 		op_send_now(op);
+	}
 }
 
 /* A truncation alone runs nothing and changes nothing. */
@@ -368,12 +382,12 @@ static void exec_setattr(fuse_req_t req, struct inode *i, const struct stat *st,
 	if (to_set & ~FUSE_SET_ATTR_SIZE)
 		fuse_reply_err(req, EPERM);
 	else
-		exec_getattr(req, i, fi);
+		exec_measure(req, i, fi, ANSWER_ATTR);
 }
 
 const struct node_ops exec_ops = {
 	.kind = 'X',
-	.getattr = exec_getattr,
+	.measure = exec_measure,
 	.setattr = exec_setattr,
 	.open = exec_open,
 	.read = exec_read,

@@ -29,6 +29,8 @@ struct fs {
 	struct timespec mounted;
 };
 
+enum answer { ANSWER_ATTR, ANSWER_ENTRY };
+
 /*
  * What a kind of node can do: the low-level operations with the node in place of its number. A
  * member that is NULL fails with the errno that a Unix user would expect (ops.c). Each must reply
@@ -38,6 +40,10 @@ struct node_ops {
 	uint8_t kind; /* one letter each: part of a fixed node's identity */
 	void (*lookup)(fuse_req_t req, struct inode *dir, const char *name);
 	void (*getattr)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+	/* Fixed files in place of getattr: finds the size out and answers by inode_answer. A lookup
+	 * must say it too: sendfile believes it. */
+	void (*measure)(
+		fuse_req_t req, struct inode *i, struct fuse_file_info *fi, enum answer how);
 	void (*setattr)(fuse_req_t req, struct inode *i, const struct stat *st, int to_set,
 		struct fuse_file_info *fi);
 	void (*access)(fuse_req_t req, struct inode *i, int mask);

@@ -299,6 +299,15 @@ static bool same_file(const struct inode *i, uint32_t epoch, const struct proto_
 	       i->btime.nsec == a->btime.nsec;
 }
 
+static uint64_t place_hash(const struct inode *dir, const char *name)
+{
+	uint64_t h = dir->node;
+
+	for (; *name; name++)
+		h = (h ^ (uint8_t)*name) * 0x100000001b3u;
+	return mix(h, 0);
+}
+
 struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, uint32_t epoch,
 	const struct proto_attr *a)
 {
@@ -306,12 +315,19 @@ struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, ui
 	bool by_name = S_ISDIR(a->mode) || S_ISLNK(a->mode);
 	uint8_t key[KEY_MAX];
 	size_t n = by_name ? name_key(key, dir, name) : ino_key(key, a);
+	uint64_t at = place_hash(dir, name);
 	struct inode *i, *old;
 
 	pthread_mutex_lock(&t->lock);
 	old = find(t, key, n);
 	if (old && same_file(old, epoch, a)) {
 		old->lookups++;
+		/* The agent knows a number by its place: one that was found elsewhere (renamed
+		 * inside, another link) goes on under the number of the place where it is now. */
+		if (old->at != at) {
+			old->at = at;
+			node = atomic_exchange(&old->node, node);
+		}
 		pthread_mutex_unlock(&t->lock);
 		inode_give_back(dir->sb, epoch, node, 1);
 		return old;
@@ -327,6 +343,7 @@ struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, ui
 		i->dev = a->dev;
 		i->real_ino = a->ino;
 		i->btime = a->btime;
+		i->at = at;
 		i->ino = mix(mix(table_seed(t), a->dev), a->ino);
 		i->lookups = 1;
 		i->name = by_name ? strdup(name) : NULL;
@@ -521,4 +538,23 @@ void inode_reply_fixed(fuse_req_t req, struct inode *i, mode_t mode, size_t size
 	}
 	inode_fixed_stat(i, mode, size, &st);
 	inode_reply_entry(req, i, &st);
+}
+
+void inode_reply_file(fuse_req_t req, struct inode *i)
+{
+	if (i)
+		i->ops->measure(req, i, NULL, ANSWER_ENTRY);
+	else
+		fuse_reply_err(req, ENOMEM);
+}
+
+void inode_answer(fuse_req_t req, struct inode *i, mode_t mode, uint64_t size, enum answer how)
+{
+	struct stat st;
+
+	inode_fixed_stat(i, S_IFREG | mode, size, &st);
+	if (how == ANSWER_ENTRY)
+		inode_reply_entry(req, i, &st);
+	else
+		fuse_reply_attr(req, &st, 0);
 }

@@ -24,11 +24,12 @@ struct inode {
 
 	/* Of what lives in a sandbox. */
 	enum tree tree;
-	uint64_t node;	/* its number towards the agent */
-	uint32_t epoch; /* the agent's session that knows it; 0: always valid */
-	uint32_t type;	/* S_IFMT bits */
+	_Atomic uint64_t node; /* its number towards the agent */
+	uint32_t epoch;	       /* the agent's session that knows it; 0: always valid */
+	uint32_t type;	       /* S_IFMT bits */
 	uint64_t dev, real_ino;
 	struct proto_time btime;
+	uint64_t at; /* a hash of where it was last found; protected by the table's lock */
 
 	/* Protected by the table's lock. */
 	uint64_t lookups;
@@ -92,5 +93,9 @@ void inode_fixed_stat(const struct inode *i, mode_t mode, size_t size, struct st
 
 /* Answers a lookup with a node that has had a count added; takes it back if the kernel has gone. */
 void inode_reply_entry(fuse_req_t req, struct inode *i, const struct stat *st);
-/* The same for a fixed node; NULL is ENOMEM. */
+/* The same for a fixed directory or link; NULL is ENOMEM. */
 void inode_reply_fixed(fuse_req_t req, struct inode *i, mode_t mode, size_t size);
+/* The same for a fixed file, which finds out its size first. */
+void inode_reply_file(fuse_req_t req, struct inode *i);
+/* What a file's measure() ends in. */
+void inode_answer(fuse_req_t req, struct inode *i, mode_t mode, uint64_t size, enum answer how);

@@ -150,7 +150,7 @@ enum verdict { STAY, CANCELLED, ABANDON };
 /* With the shard's lock held, so the op cannot end meanwhile. */
 static enum verdict consider(struct op *op)
 {
-	if (!op->leaving && !caller_leaves(op->pid, op->leave != NULL))
+	if (!op->leaving && !caller_leaves(op->pid))
 		return STAY;
 	if (!op->leaving) {
 		op->leaving = true;

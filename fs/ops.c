@@ -83,7 +83,12 @@ static void ll_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 
 static void ll_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	TO(req, NODE(req, ino), getattr, EIO, fi);
+	struct inode *i = NODE(req, ino);
+
+	if (i->ops->measure)
+		i->ops->measure(req, i, fi, ANSWER_ATTR);
+	else
+		TO(req, i, getattr, EIO, fi);
 }
 
 static void ll_setattr(

@@ -30,9 +30,16 @@ static const char readme[] =
 	"    ls -L demo/rootfs/                   its whole file system\n";
 
 struct text {
+	_Atomic int refs; /* the open file's, and each read's until its reply has been sent */
 	size_t len;
 	char data[];
 };
+
+static void text_put(struct text *t)
+{
+	if (--t->refs == 0)
+		free(t);
+}
 
 void text_reply_open(fuse_req_t req, struct buf *b, struct fuse_file_info *fi)
 {
@@ -43,6 +50,7 @@ void text_reply_open(fuse_req_t req, struct buf *b, struct fuse_file_info *fi)
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
+	t->refs = 1;
 	t->len = b->len;
 	if (b->len)
 		memcpy(t->data, b->data, b->len);
@@ -55,17 +63,19 @@ void text_reply_open(fuse_req_t req, struct buf *b, struct fuse_file_info *fi)
 
 void text_read(fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	const struct text *t = (const struct text *)(uintptr_t)fi->fh;
+	struct text *t = (struct text *)(uintptr_t)fi->fh;
 	size_t at = off < 0 || (size_t)off > t->len ? t->len : (size_t)off;
 
 	(void)i;
+	t->refs++;
 	fuse_reply_buf(req, t->data + at, size < t->len - at ? size : t->len - at);
+	text_put(t);
 }
 
 void text_release(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 {
 	(void)i;
-	free((struct text *)(uintptr_t)fi->fh);
+	text_put((struct text *)(uintptr_t)fi->fh);
 	fuse_reply_err(req, 0);
 }
 
@@ -78,7 +88,7 @@ const char *text_name(unsigned which)
 
 void text_lookup(fuse_req_t req, unsigned which)
 {
-	inode_reply_fixed(req, inode_fixed(fs_of(req)->table, &text_ops, which), S_IFREG | 0444, 0);
+	inode_reply_file(req, inode_fixed(fs_of(req)->table, &text_ops, which));
 }
 
 static void render(struct fs *fs, unsigned which, struct buf *b)
@@ -98,13 +108,13 @@ struct pending {
 	fuse_req_t req;
 	struct inode *i;
 	bool open;
+	enum answer how; /* if not open */
 	struct fuse_file_info fi;
 };
 
 static void answer(void *arg)
 {
 	struct pending *p = arg;
-	struct stat st;
 	struct buf b;
 
 	buf_init(&b, TEXT_MAX);
@@ -112,15 +122,14 @@ static void answer(void *arg)
 	if (p->open) {
 		text_reply_open(p->req, &b, &p->fi);
 	} else {
-		inode_fixed_stat(p->i, S_IFREG | 0444, b.len, &st);
+		inode_answer(p->req, p->i, 0444, b.len, p->how);
 		buf_fini(&b);
-		fuse_reply_attr(p->req, &st, 0);
 	}
 	inode_put(p->i);
 	free(p);
 }
 
-static void ask(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+static void ask(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, enum answer how)
 {
 	struct pending *p = calloc(1, sizeof(*p));
 
@@ -128,7 +137,7 @@ static void ask(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	*p = (struct pending){.req = req, .i = i, .open = fi != NULL};
+	*p = (struct pending){.req = req, .i = i, .open = fi != NULL, .how = how};
 	if (fi)
 		p->fi = *fi;
 	inode_get(i);
@@ -141,10 +150,11 @@ static void ask(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 	}
 }
 
-static void text_getattr(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+static void text_measure(
+	fuse_req_t req, struct inode *i, struct fuse_file_info *fi, enum answer how)
 {
 	(void)fi;
-	ask(req, i, NULL);
+	ask(req, i, NULL, how);
 }
 
 static void text_open(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
@@ -152,12 +162,12 @@ static void text_open(fuse_req_t req, struct inode *i, struct fuse_file_info *fi
 	if ((fi->flags & O_ACCMODE) != O_RDONLY)
 		fuse_reply_err(req, EACCES);
 	else
-		ask(req, i, fi);
+		ask(req, i, fi, ANSWER_ATTR);
 }
 
 const struct node_ops text_ops = {
 	.kind = 't',
-	.getattr = text_getattr,
+	.measure = text_measure,
 	.open = text_open,
 	.read = text_read,
 	.release = text_release,

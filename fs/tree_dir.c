@@ -131,6 +131,8 @@ struct page {
 	char *data;
 	size_t used, size;
 	bool plus;
+	struct inode **told; /* nodes in it: the kernel's once it has the page */
+	uint32_t n_told;
 };
 
 static bool page_add(struct page *p, const char *name, const struct fuse_entry_param *e, off_t next)
@@ -182,11 +184,20 @@ static int page_entry(
 		}
 		e.ino = (fuse_ino_t)(uintptr_t)i;
 	}
-	if (page_add(p, name, &e, (off_t)d->next))
+	if (page_add(p, name, &e, (off_t)d->next)) {
+		if (i)
+			p->told[p->n_told++] = i;
 		return 1;
+	}
 	if (i)
 		inode_forget(i, 1);
 	return 0;
+}
+
+static void page_untell(struct page *p)
+{
+	while (p->n_told)
+		inode_forget(p->told[--p->n_told], 1);
 }
 
 static bool possible(const struct proto_attr *a)
@@ -211,30 +222,37 @@ static enum op_outcome reply_readdir(struct op *op, fuse_req_t req, struct wire_
 
 		proto_get_dirent(body, &d);
 		if (body->bad || d.next > INT64_MAX ||
-			(d.has_attr && (k >= op->n || !possible(&d.attr))))
+			(d.has_attr && (k >= op->n || !possible(&d.attr)))) {
+			page_untell(p);
 			return OP_BAD;
+		}
 		surplus = d.has_attr;
 		if (!full) {
 			r = page_entry(op, p, &d, k, &surplus);
-			if (r < 0)
+			if (r < 0) {
+				page_untell(p);
 				return OP_BAD;
+			}
 			full = r == 0;
 		}
 		if (surplus)
 			inode_give_back(op->sb, sandbox_epoch(op->sb), op->node + k, 1);
 	}
-	if (req)
-		fuse_reply_buf(req, p->data, p->used);
+	if (req && fuse_reply_buf(req, p->data, p->used) < 0)
+		page_untell(p);
 	return OP_DONE;
+}
+
+static void page_free(struct page *p)
+{
+	free(p->data);
+	free(p->told);
+	free(p);
 }
 
 static void page_fini(struct op *op)
 {
-	struct page *p = op->data;
-
-	if (p)
-		free(p->data);
-	free(p);
+	page_free(op->data);
 }
 
 static struct page *page_new(fuse_req_t req, size_t size, bool plus)
@@ -244,9 +262,10 @@ static struct page *page_new(fuse_req_t req, size_t size, bool plus)
 	if (!p)
 		return NULL;
 	*p = (struct page){.req = req, .data = malloc(size), .size = size, .plus = plus};
-	if (p->data)
+	p->told = calloc(size / ENTRY_PLUS_MIN + 1, sizeof(*p->told));
+	if (p->data && p->told)
 		return p;
-	free(p);
+	page_free(p);
 	return NULL;
 }
 
@@ -265,14 +284,12 @@ void tree_readdir(fuse_req_t req, struct inode *i, size_t size, off_t off,
 	from = page_dots(p, off);
 	if (h->local) {
 		fuse_reply_buf(req, p->data, p->used);
-		free(p->data);
-		free(p);
+		page_free(p);
 		return;
 	}
 	op = op_new(req, i, PROTO_READDIR, reply_readdir);
 	if (!op) {
-		free(p->data);
-		free(p);
+		page_free(p);
 		return;
 	}
 	op->data = p;

@@ -31,6 +31,7 @@ struct channel {
 	uint64_t next_id;    /* protected by lock */
 	bool want_out;	     /* protected by lock */
 	bool ended;	     /* nothing is sent or taken any more; protected by lock */
+	int send_error;	     /* what ended it, if a write did; protected by lock */
 };
 
 void call_begin(struct call *c, uint16_t type, uint32_t uid, uint32_t gid)
@@ -115,6 +116,7 @@ static void enqueue(struct channel *ch, struct call *c)
 	if (!ended) {
 		DL_APPEND(ch->queue, c);
 		r = flush(ch);
+		ch->send_error = r;
 	}
 	pthread_mutex_unlock(&ch->lock);
 	if (ended && c->done) {
@@ -124,7 +126,7 @@ static void enqueue(struct channel *ch, struct call *c)
 		free(c);
 	}
 	if (r < 0)
-		channel_close(ch); /* the reader finds out why */
+		channel_close(ch); /* finish() says why */
 }
 
 void channel_send(struct channel *ch, struct call *c)
@@ -308,7 +310,13 @@ void channel_cancel(struct channel *ch, const struct call *c)
 static void finish(struct channel *ch)
 {
 	struct call *flying, *queue, *c, *tmp;
+	struct err err = {0};
 
+	if (ch->send_error < 0) {
+		err_set(&err, -ch->send_error, "cannot send to the agent: %s",
+			strerror(-ch->send_error));
+		ch->events.down(ch->events.arg, false, &err);
+	}
 	pthread_mutex_lock(&ch->lock);
 	flying = ch->flying;
 	queue = ch->queue;

@@ -31,6 +31,7 @@ struct call {
 
 	/* Private to the channel and the sandbox. */
 	uint64_t id;
+	unsigned losses; /* connections that broke under it */
 	size_t sent;
 	bool in_flight, waiting;
 	UT_hash_handle hh;

@@ -32,6 +32,7 @@ struct sandbox {
 	bool removed;	   /* out of the registry, or a husk in it */
 	struct link *link; /* NULL: not connected */
 	bool ready;	   /* link's handshake is done */
+	unsigned losses;   /* connections in a row that broke soon after their greeting */
 	struct call *waiting;
 	struct err error;
 	char error_op[16];

@@ -12,12 +12,17 @@
 #include <utlist.h>
 
 #define HELLO_PATIENCE_MS 30000
+#define CALL_LOSSES	  3    /* a call is sent again so often */
+#define LINK_LOSSES	  5    /* so many connections in a row that broke soon: it is no use */
+#define LINK_SOON_MS	  1000 /* after its greeting */
 
 struct link {
 	struct sandbox *sb; /* a reference */
 	struct channel *ch;
 	struct call hello;
 	bool greeted;	    /* hello was answered; I/O thread's, then constant */
+	bool started;	    /* the container was started for it */
+	int64_t greeted_ms; /* when; I/O thread's */
 	bool broke;	    /* the agent broke the protocol; I/O thread's */
 	struct err why;	    /* why it went down; I/O thread's */
 	struct call *limbo; /* lost calls that may be sent again; I/O thread's */
@@ -89,8 +94,10 @@ static void greeted(struct link *l, const struct proto_hello *h)
 		free(old);
 }
 
-static int check_hello(const struct proto_hello *h, struct err *err)
+static int check_hello(struct sandbox *sb, const struct proto_hello *h, struct err *err)
 {
+	bool moved;
+
 	if (h->version < PROTO_VERSION_MIN || h->version > PROTO_VERSION)
 		return err_set(err, EPROTONOSUPPORT,
 			"the agent speaks protocol version %u, this daemon %u to %u", h->version,
@@ -99,6 +106,11 @@ static int check_hello(const struct proto_hello *h, struct err *err)
 		return err_set(err, EIO, "%s", h->trouble);
 	if (!proto_path_ok(h->workspace)) /* link texts are made with it */
 		return err_set(err, EPROTO, "the agent names no proper workspace");
+	pthread_mutex_lock(&sb->lock);
+	moved = *sb->workspace && strcmp(sb->workspace, h->workspace) != 0;
+	pthread_mutex_unlock(&sb->lock);
+	if (moved)
+		return err_set(err, EPROTO, "the agent names another workspace than before");
 	return 0;
 }
 
@@ -110,12 +122,13 @@ static bool hello_done(struct call *c, int r, struct wire_in *body)
 	bool ok = true;
 
 	l->greeted = true;
+	l->greeted_ms = loop_now_ms();
 	if (r < 0) {
 		err_set(&err, -r, "the agent refused us: %s", *c->words ? c->words : strerror(-r));
 	} else {
 		proto_get_hello(body, &h);
 		ok = wire_end(body);
-		r = ok ? check_hello(&h, &err)
+		r = ok ? check_hello(l->sb, &h, &err)
 		       : err_set(&err, EPROTO, "the agent's greeting is malformed");
 	}
 	if (r < 0) {
@@ -146,7 +159,7 @@ static void on_lost(void *arg, struct call *c)
 
 	if (c == &l->hello)
 		return; /* on_gone looks at greeted */
-	if (c->repeat && !l->broke) {
+	if (c->repeat && !l->broke && ++c->losses <= CALL_LOSSES) {
 		DL_APPEND(l->limbo, c);
 		return;
 	}
@@ -217,7 +230,7 @@ static void start_recovery(struct sandbox *sb, struct call *limbo)
 }
 
 /* Why the agent cannot be reached: the container's own end says more than a lost connection. */
-static void connect_failed(struct sandbox *sb, struct err *err, bool broke)
+static void connect_failed(struct sandbox *sb, struct err *err, bool broke, bool started)
 {
 	struct registry *reg = sb->registry;
 	struct engine_box box = {0};
@@ -232,6 +245,10 @@ static void connect_failed(struct sandbox *sb, struct err *err, bool broke)
 				box.exit_code, *box.error ? ": " : "", box.error);
 		engine_box_fini(&box);
 	}
+	if (ended && !started) { /* it was ending just when we came: now it can be started */
+		lifecycle_bring_up_now(sb);
+		return;
+	}
 	lifecycle_fail(sb, "connect", err,
 		broke || ended || (err->code != EHOSTDOWN && !sandbox_epoch(sb)));
 }
@@ -240,14 +257,14 @@ static void connect_failed(struct sandbox *sb, struct err *err, bool broke)
 struct diagnosis {
 	struct sandbox *sb;
 	struct err err;
-	bool broke;
+	bool broke, started;
 };
 
 static void diagnose(void *arg)
 {
 	struct diagnosis *d = arg;
 
-	connect_failed(d->sb, &d->err, d->broke);
+	connect_failed(d->sb, &d->err, d->broke, d->started);
 	sandbox_put(d->sb);
 	free(d);
 }
@@ -263,7 +280,8 @@ static void handshake_failed(struct link *l, bool wanted)
 	else
 		err_prefix(&err, "no greeting from the agent");
 	if (d) {
-		*d = (struct diagnosis){.sb = l->sb, .err = err, .broke = l->broke};
+		*d = (struct diagnosis){
+			.sb = l->sb, .err = err, .broke = l->broke, .started = l->started};
 		sandbox_get(l->sb);
 		if (pool_run(l->sb->registry->pool, diagnose, d) == 0)
 			return;
@@ -272,6 +290,23 @@ static void handshake_failed(struct link *l, bool wanted)
 	}
 	if (wanted)
 		lifecycle_fail(l->sb, "connect", &err, l->broke);
+}
+
+/* With the sandbox's lock held: connections that break soon after their greeting, one after
+ * another, are as bad as a broken protocol. A container that ended is another matter: it is not
+ * running then. */
+static void count_loss(struct link *l)
+{
+	struct sandbox *sb = l->sb;
+
+	if (loop_now_ms() - l->greeted_ms > LINK_SOON_MS)
+		sb->losses = 0;
+	else if (++sb->losses >= LINK_LOSSES && !l->broke) {
+		l->broke = true;
+		if (!l->why.code)
+			err_set(&l->why, EIO, "the connection to the agent was lost");
+		err_prefix(&l->why, "%u connections broke in a row", sb->losses);
+	}
 }
 
 static void on_gone(void *arg)
@@ -288,6 +323,8 @@ static void on_gone(void *arg)
 		sb->ready = false;
 	}
 	wanted = !sb->removing && !sb->removed;
+	if (l->greeted && wanted && !sb->held)
+		count_loss(l);
 	again = current && l->greeted && !l->broke && wanted && !sb->busy &&
 		(l->limbo || sb->waiting);
 	sb->busy |= again;
@@ -351,7 +388,7 @@ static void expect_hello(struct sandbox *sb, struct link *l)
 }
 
 /* Makes a connection of a stream and greets. The rest happens in the I/O thread. */
-static int link_new(struct sandbox *sb, struct stream *s, struct err *err)
+static int link_new(struct sandbox *sb, struct stream *s, bool started, struct err *err)
 {
 	struct registry *reg = sb->registry;
 	struct link *l = calloc(1, sizeof(*l));
@@ -364,6 +401,7 @@ static int link_new(struct sandbox *sb, struct stream *s, struct err *err)
 		return err_set(err, ENOMEM, "no memory for a connection");
 	}
 	l->sb = sb;
+	l->started = started;
 	sandbox_get(sb);
 	call_begin(&l->hello, PROTO_HELLO, 0, 0);
 	wire_u32(&l->hello.frame, PROTO_MAGIC);
@@ -402,7 +440,7 @@ static int link_new(struct sandbox *sb, struct stream *s, struct err *err)
 }
 
 /* Starts the container if it must be. 0: it runs; 1: it is paused by somebody, wait; -errno. */
-static int ensure_running(struct sandbox *sb, struct err *err)
+static int ensure_running(struct sandbox *sb, bool *started, struct err *err)
 {
 	struct registry *reg = sb->registry;
 	const struct engine_ops *ops = reg->engine->ops;
@@ -425,6 +463,7 @@ static int ensure_running(struct sandbox *sb, struct err *err)
 	pthread_mutex_unlock(&sb->lock);
 	if (state == ENGINE_PAUSED)
 		return 1;
+	*started = true;
 	return ops->start(reg->engine, sb->id, err);
 }
 
@@ -432,8 +471,9 @@ void lifecycle_bring_up_now(struct sandbox *sb)
 {
 	struct registry *reg = sb->registry;
 	struct err err = {0};
+	bool started = false;
 	struct stream *s;
-	int r = ensure_running(sb, &err);
+	int r = ensure_running(sb, &started, &err);
 
 	if (r == 1)
 		return;
@@ -447,10 +487,10 @@ void lifecycle_bring_up_now(struct sandbox *sb)
 		return;
 	}
 	if (reg->engine->ops->connect(reg->engine, sb->id, &s, &err) < 0) {
-		connect_failed(sb, &err, false);
+		connect_failed(sb, &err, false, started);
 		return;
 	}
-	if (link_new(sb, s, &err) < 0)
+	if (link_new(sb, s, started, &err) < 0)
 		lifecycle_fail(sb, "connect", &err, false);
 }
 

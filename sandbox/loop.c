@@ -50,7 +50,7 @@ struct loop {
 	struct io io[];
 };
 
-static int64_t now_ms(void)
+int64_t loop_now_ms(void)
 {
 	struct timespec t;
 
@@ -85,7 +85,7 @@ static void run_ended(struct io *io)
 /* Runs what is due; returns how long to wait for the next, -1 for ever. */
 static int run_timers(struct io *io)
 {
-	int64_t now = now_ms(), wait = -1;
+	int64_t now = loop_now_ms(), wait = -1;
 	struct timer *due = NULL, *t, *tmp;
 
 	pthread_mutex_lock(&io->lock);
@@ -240,7 +240,7 @@ int loop_after(struct loop *l, unsigned delay_ms, void (*fn)(void *arg), void *a
 
 	if (!t)
 		return -ENOMEM;
-	*t = (struct timer){.due_ms = now_ms() + delay_ms, .fn = fn, .arg = arg};
+	*t = (struct timer){.due_ms = loop_now_ms() + delay_ms, .fn = fn, .arg = arg};
 	pthread_mutex_lock(&io->lock);
 	LL_PREPEND(io->timers, t);
 	pthread_mutex_unlock(&io->lock);

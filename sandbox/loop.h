@@ -23,6 +23,9 @@ void watch_want_out(struct watch *w, int want);
 /* From any thread, once: ends it, with a last ready(arg, 0) from the watch's thread. */
 void watch_end(struct watch *w);
 
+/* The clock of the timers. */
+int64_t loop_now_ms(void);
+
 /* Runs fn(arg) once in an I/O thread, after delay_ms. What is pending at loop_free
  * runs then, so that nothing it owns is lost. */
 int loop_after(struct loop *l, unsigned delay_ms, void (*fn)(void *arg), void *arg);

@@ -137,15 +137,26 @@ void sandbox_call(struct sandbox *sb, struct call *c)
 	call_fail(c, why.code ? why.code : EIO, why.msg);
 }
 
-int sandbox_call_now(struct sandbox *sb, struct call *c)
+static int call_if(struct sandbox *sb, struct call *c, bool even_paused)
 {
 	pthread_mutex_lock(&sb->lock);
-	if (!sb->ready || sb->removed || sb->removing || sb->state == SANDBOX_PAUSED) {
+	if (!sb->ready || sb->removed || sb->removing ||
+		(sb->state == SANDBOX_PAUSED && !even_paused)) {
 		pthread_mutex_unlock(&sb->lock);
 		return -EAGAIN;
 	}
 	sandbox_send_unlock(sb, c);
 	return 0;
+}
+
+int sandbox_call_now(struct sandbox *sb, struct call *c)
+{
+	return call_if(sb, c, false);
+}
+
+int sandbox_call_linked(struct sandbox *sb, struct call *c)
+{
+	return call_if(sb, c, true);
 }
 
 bool sandbox_cancel_waiting(struct sandbox *sb, struct call *c)

@@ -35,6 +35,9 @@ void sandbox_call(struct sandbox *sb, struct call *c);
  * must neither wait nor wake. */
 int sandbox_call_now(struct sandbox *sb, struct call *c);
 
+/* The same whenever there is a connection, to a paused sandbox too: for what nobody waits for. */
+int sandbox_call_linked(struct sandbox *sb, struct call *c);
+
 /* Both for a call whose done() cannot have finished (the caller sees to that). cancel_waiting: true
  * if it was still waiting here, and is the caller's again. cancel: asks the agent to give it up;
  * done() comes. */

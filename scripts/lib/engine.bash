@@ -77,7 +77,8 @@ engine_stop() {
     wait_for 5 engine_ended "$pid" || say "dockerd $pid does not end"
   fi
   engine_kill_rest "$dir"
-  rm -f "$dir/docker.pid" "$dir/docker.sock"
+  # A pid of a containerd that is gone makes the next dockerd wait for it.
+  rm -f "$dir/docker.pid" "$dir/docker.sock" "$dir/exec/containerd/containerd.pid"
 }
 
 engine_kill_rest() {
