@@ -57,6 +57,35 @@ struct op *ctl_ask_job(fuse_req_t req, struct inode *i, uint64_t job,
 	return op;
 }
 
+static enum op_outcome read_failed(struct op *op, fuse_req_t req, int r)
+{
+	(void)op;
+	if (req)
+		fuse_reply_err(req, r == -EAGAIN ? ESHUTDOWN : -r);
+	return OP_DONE;
+}
+
+void ctl_read(fuse_req_t req, struct inode *i, uint64_t job, uint8_t stream, size_t size, off_t off)
+{
+	struct op *op;
+
+	if (!job) {
+		fuse_reply_buf(req, NULL, 0);
+		return;
+	}
+	op = op_new(req, i, PROTO_JOB_READ, op_reply_data);
+	if (!op)
+		return;
+	op->failed = read_failed;
+	op->size = size < PROTO_MAX_DATA ? size : PROTO_MAX_DATA;
+	op->call.repeat = true;
+	wire_u64(&op->call.frame, job);
+	wire_u8(&op->call.frame, stream);
+	wire_u64(&op->call.frame, (uint64_t)off);
+	wire_u32(&op->call.frame, (uint32_t)op->size);
+	op_send_now(op);
+}
+
 static bool told(struct call *c, int r, struct wire_in *body)
 {
 	(void)r;

@@ -31,6 +31,11 @@ struct op *ctl_ask_job(fuse_req_t req, struct inode *i, uint64_t job,
 	enum op_outcome (*reply)(struct op *op, fuse_req_t req, struct wire_in *body),
 	enum op_outcome (*failed)(struct op *op, fuse_req_t req, int r));
 
+/* Answers a read with bytes of a job's stream (PROTO_STREAM_*), without waiting for the sandbox.
+ * Job 0 has none. */
+void ctl_read(
+	fuse_req_t req, struct inode *i, uint64_t job, uint8_t stream, size_t size, off_t off);
+
 /* A request to the agent that nobody waits for. Fields follow the job's number: extra bytes as they
  * are. */
 void ctl_tell(struct sandbox *sb, uint16_t type, uint64_t job, const struct buf *extra);

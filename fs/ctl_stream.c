@@ -123,47 +123,10 @@ static void stream_open(fuse_req_t req, struct inode *i, struct fuse_file_info *
 	}
 }
 
-static enum op_outcome reply_read(struct op *op, fuse_req_t req, struct wire_in *body)
-{
-	size_t n;
-	const uint8_t *p = wire_get_bytes(body, op->size, &n);
-
-	if (!wire_end(body))
-		return OP_BAD;
-	if (req)
-		fuse_reply_buf(req, (const char *)p, n);
-	return OP_DONE;
-}
-
-static enum op_outcome read_failed(struct op *op, fuse_req_t req, int r)
-{
-	(void)op;
-	if (req)
-		fuse_reply_err(req, r == -EAGAIN ? ESHUTDOWN : -r);
-	return OP_DONE;
-}
-
 static void stream_read(
 	fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct reading *rd = reading_of(fi);
-	struct op *op;
-
-	if (!rd->job) {
-		fuse_reply_buf(req, NULL, 0);
-		return;
-	}
-	op = op_new(req, i, PROTO_JOB_READ, reply_read);
-	if (!op)
-		return;
-	op->failed = read_failed;
-	op->size = size < PROTO_MAX_DATA ? size : PROTO_MAX_DATA;
-	op->call.repeat = true;
-	wire_u64(&op->call.frame, rd->job);
-	wire_u8(&op->call.frame, (uint8_t)stream_of(i));
-	wire_u64(&op->call.frame, (uint64_t)off);
-	wire_u32(&op->call.frame, (uint32_t)op->size);
-	op_send_now(op);
+	ctl_read(req, i, reading_of(fi)->job, (uint8_t)stream_of(i), size, off);
 }
 
 static void stream_release(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)

@@ -145,38 +145,10 @@ static void exec_open(fuse_req_t req, struct inode *i, struct fuse_file_info *fi
 	op_send(op);
 }
 
-static enum op_outcome reply_read(struct op *op, fuse_req_t req, struct wire_in *body)
-{
-	size_t n;
-	const uint8_t *p = wire_get_bytes(body, op->size, &n);
-
-	if (!wire_end(body))
-		return OP_BAD;
-	if (req)
-		fuse_reply_buf(req, (const char *)p, n);
-	return OP_DONE;
-}
-
 static void exec_read(
 	fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct writing *w = writing_of(fi);
-	struct op *op;
-
-	if (!w->job) {
-		fuse_reply_buf(req, NULL, 0);
-		return;
-	}
-	op = op_new(req, i, PROTO_JOB_READ, reply_read);
-	if (!op)
-		return;
-	op->size = size < PROTO_MAX_DATA ? size : PROTO_MAX_DATA;
-	op->call.repeat = true;
-	wire_u64(&op->call.frame, w->job);
-	wire_u8(&op->call.frame, PROTO_STREAM_COMMAND);
-	wire_u64(&op->call.frame, (uint64_t)off);
-	wire_u32(&op->call.frame, (uint32_t)op->size);
-	op_send(op);
+	ctl_read(req, i, writing_of(fi)->job, PROTO_STREAM_COMMAND, size, off);
 }
 
 static enum op_outcome reply_write(struct op *op, fuse_req_t req, struct wire_in *body)

@@ -275,3 +275,25 @@ void op_send_now(struct op *op)
 	if (sandbox_call_now(op->sb, &op->call) < 0)
 		op_done(&op->call, -EAGAIN, NULL);
 }
+
+enum op_outcome op_reply_nothing(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	(void)op;
+	if (!wire_end(body))
+		return OP_BAD;
+	if (req)
+		fuse_reply_err(req, 0);
+	return OP_DONE;
+}
+
+enum op_outcome op_reply_data(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	size_t n;
+	const uint8_t *p = wire_get_bytes(body, op->size, &n);
+
+	if (!wire_end(body))
+		return OP_BAD;
+	if (req)
+		fuse_reply_buf(req, (const char *)p, n);
+	return OP_DONE;
+}

@@ -61,5 +61,9 @@ void op_send(struct op *op);
 /* Sends it only if the agent can answer now; else calls failed() with -EAGAIN. */
 void op_send_now(struct op *op);
 
+/* Replies that many share: an empty body is success; bytes, at most op->size, are data read. */
+enum op_outcome op_reply_nothing(struct op *op, fuse_req_t req, struct wire_in *body);
+enum op_outcome op_reply_data(struct op *op, fuse_req_t req, struct wire_in *body);
+
 struct op_table *op_table_new(void);
 void op_table_free(struct op_table *t);

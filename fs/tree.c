@@ -31,16 +31,6 @@ bool tree_get_attr(struct wire_in *body, struct proto_attr *a)
 	}
 }
 
-static enum op_outcome reply_nothing(struct op *op, fuse_req_t req, struct wire_in *body)
-{
-	(void)op;
-	if (!wire_end(body))
-		return OP_BAD;
-	if (req)
-		fuse_reply_err(req, 0);
-	return OP_DONE;
-}
-
 /* The root of a rootfs tree is guarded like the sandbox's directory: only its owner may enter. */
 static void guard(const struct inode *i, struct stat *st)
 {
@@ -280,7 +270,7 @@ static enum op_outcome reply_removed(struct op *op, fuse_req_t req, struct wire_
 {
 	if (op->name)
 		inode_removed(op->ino, op->name);
-	return reply_nothing(op, req, body);
+	return op_reply_nothing(op, req, body);
 }
 
 static void remove_name(fuse_req_t req, struct inode *dir, const char *name, uint16_t type)
@@ -315,7 +305,7 @@ static enum op_outcome reply_renamed(struct op *op, fuse_req_t req, struct wire_
 	if (op->name && op->name2)
 		inode_moved(
 			op->ino, op->name, op->ino2, op->name2, op->flags & PROTO_RENAME_EXCHANGE);
-	return reply_nothing(op, req, body);
+	return op_reply_nothing(op, req, body);
 }
 
 static void tree_rename(fuse_req_t req, struct inode *dir, const char *name, struct inode *to,

@@ -27,6 +27,8 @@ struct inode *tree_found(struct op *op, const struct proto_attr *a, struct stat 
 
 /* tree_file.c */
 void tree_open(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
+/* PROTO_OPEN or PROTO_OPENDIR. */
+void tree_open_as(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, uint16_t type);
 void tree_create(fuse_req_t req, struct inode *dir, const char *name, mode_t mode,
 	struct fuse_file_info *fi);
 void tree_read(fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi);

@@ -71,28 +71,6 @@ bool tree_special(fuse_req_t req, struct inode *dir, const char *name)
 	return true;
 }
 
-static enum op_outcome reply_opendir(struct op *op, fuse_req_t req, struct wire_in *body)
-{
-	struct handle *h;
-
-	if (!wire_end(body))
-		return OP_BAD;
-	h = req ? malloc(sizeof(*h)) : NULL;
-	if (!h) {
-		handle_close(op->sb, op->fh, sandbox_epoch(op->sb));
-		if (req)
-			fuse_reply_err(req, ENOMEM);
-		return OP_DONE;
-	}
-	*h = (struct handle){.fh = op->fh, .epoch = sandbox_epoch(op->sb)};
-	op->fi.fh = (uint64_t)(uintptr_t)h;
-	if (fuse_reply_open(req, &op->fi) < 0) {
-		handle_close(op->sb, h->fh, h->epoch);
-		free(h);
-	}
-	return OP_DONE;
-}
-
 static void open_husk(fuse_req_t req, struct fuse_file_info *fi)
 {
 	struct handle *h = calloc(1, sizeof(*h));
@@ -109,20 +87,10 @@ static void open_husk(fuse_req_t req, struct fuse_file_info *fi)
 
 void tree_opendir(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 {
-	struct op *op;
-
-	if (box_is_husk(i->sb)) {
+	if (box_is_husk(i->sb))
 		open_husk(req, fi);
-		return;
-	}
-	op = op_new(req, i, PROTO_OPENDIR, reply_opendir);
-	if (!op)
-		return;
-	op->fi = *fi;
-	op->fh = atomic_fetch_add(&op->fs->next_id, 1);
-	wire_u64(&op->call.frame, i->node);
-	wire_u64(&op->call.frame, op->fh);
-	op_send(op);
+	else
+		tree_open_as(req, i, fi, PROTO_OPENDIR);
 }
 
 /* A page of entries for the kernel. */

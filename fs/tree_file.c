@@ -80,7 +80,7 @@ static enum op_outcome reply_open(struct op *op, fuse_req_t req, struct wire_in 
 	return OP_DONE;
 }
 
-static void open_op(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, uint16_t type)
+void tree_open_as(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, uint16_t type)
 {
 	struct op *op = op_new(req, i, type, reply_open);
 
@@ -97,7 +97,7 @@ static void open_op(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, 
 
 void tree_open(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 {
-	open_op(req, i, fi, PROTO_OPEN);
+	tree_open_as(req, i, fi, PROTO_OPEN);
 }
 
 static enum op_outcome reply_create(struct op *op, fuse_req_t req, struct wire_in *body)
@@ -161,21 +161,9 @@ static struct op *on_handle(fuse_req_t req, struct inode *i, const struct handle
 	return op;
 }
 
-static enum op_outcome reply_read(struct op *op, fuse_req_t req, struct wire_in *body)
-{
-	size_t n;
-	const uint8_t *p = wire_get_bytes(body, op->size, &n);
-
-	if (!wire_end(body))
-		return OP_BAD;
-	if (req)
-		fuse_reply_buf(req, (const char *)p, n);
-	return OP_DONE;
-}
-
 void tree_read(fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct op *op = on_handle(req, i, handle_of(fi), PROTO_READ, reply_read);
+	struct op *op = on_handle(req, i, handle_of(fi), PROTO_READ, op_reply_data);
 
 	if (!op)
 		return;
@@ -229,16 +217,6 @@ void tree_release(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 	fuse_reply_err(req, 0);
 }
 
-static enum op_outcome reply_fsync(struct op *op, fuse_req_t req, struct wire_in *body)
-{
-	(void)op;
-	if (!wire_end(body))
-		return OP_BAD;
-	if (req)
-		fuse_reply_err(req, 0);
-	return OP_DONE;
-}
-
 void tree_fsync(fuse_req_t req, struct inode *i, int data_only, struct fuse_file_info *fi)
 {
 	struct handle *h = handle_of(fi);
@@ -248,7 +226,7 @@ void tree_fsync(fuse_req_t req, struct inode *i, int data_only, struct fuse_file
 		fuse_reply_err(req, 0);
 		return;
 	}
-	op = on_handle(req, i, h, PROTO_FSYNC, reply_fsync);
+	op = on_handle(req, i, h, PROTO_FSYNC, op_reply_nothing);
 	if (!op)
 		return;
 	op->call.repeat = true;

@@ -49,8 +49,7 @@ sbx_report_to_files() {
 
 # sbx_start MNT: the daemon in the foreground, in the background of this shell.
 sbx_start() {
-  local mnt=$1 dead
-  dead=$(sbx_mount_id "$mnt") # what a killed daemon left, if there is one
+  local mnt=$1
   SBX_LOG=$BATS_TEST_TMPDIR/sandboxfs.log
   sbx_report_to_files
   # shellcheck disable=SC2086 # the wrapper is several words
@@ -58,7 +57,7 @@ sbx_start() {
     </dev/null >>"$SBX_LOG" 2>&1 3>&- 4>&- &
   SBX_PID[$mnt]=$!
   unset "SBX_KILLED[$mnt]"
-  wait_for 60 sbx_mounted_or_dead "$mnt" "$dead" || true
+  wait_for 60 sbx_mounted_or_dead "$mnt" || true
   if ! sbx_is_mounted "$mnt"; then
     echo "no mount on $mnt; the daemon said:"
     cat "$SBX_LOG"
@@ -76,16 +75,9 @@ sbx_reap() {
   wait "$pid" 2>/dev/null || SBX_STATUS=$?
 }
 
-# sbx_mounted_or_dead MNT ID: there is a mount that is not ID, or no daemon.
+# A mount that a killed daemon left is in the table too, but does not answer.
 sbx_mounted_or_dead() {
-  local id
-  id=$(sbx_mount_id "$1")
-  [[ -n $id && $id != "$2" ]] || ! kill -0 "${SBX_PID[$1]}" 2>/dev/null
-}
-
-# sbx_mount_id MNT: the kernel's number of the mount there, or nothing.
-sbx_mount_id() {
-  awk -v at="$1" '$5 == at { id = $1 } END { print id }' /proc/self/mountinfo
+  { sbx_is_mounted "$1" && timeout 5 test -e "$1/README"; } || ! kill -0 "${SBX_PID[$1]}" 2>/dev/null
 }
 
 # Asks the mount table, not the mount, which may hang.
