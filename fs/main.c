@@ -141,20 +141,19 @@ static int fs_init(struct fs *fs, const struct options *o, struct registry *regi
 	return fs->root ? 0 : -ENOMEM;
 }
 
-/* After the loop: nobody asks any more, but the agents' answers to what was asked may still come.
- */
-static void fs_fini(struct fs *fs, bool remove_all)
+/* After registry_close: no answer can come any more. */
+static void fs_fini(struct fs *fs)
 {
 	struct itable *t;
 
-	registry_close(fs->registry, remove_all);
 	for (t = itable_next(fs, NULL); t;) {
 		struct itable *next = itable_next(fs, t);
 
 		itable_clear(t); /* may free it with its sandbox */
 		t = next;
 	}
-	itable_free(fs->table);
+	if (fs->table)
+		itable_free(fs->table);
 	registry_free(fs->registry);
 	op_table_free(fs->ops);
 	pthread_mutex_destroy(&fs->tables_lock);
@@ -183,21 +182,25 @@ static int serve(
 	struct fuse_loop_config *config = fuse_loop_cfg_create();
 	struct fs fs = {0};
 	struct fuse_session *se = NULL;
+	bool mounted = false;
 	int r = fs_init(&fs, o, registry);
 
 	if (r == 0)
 		se = new_session(args, o, &fs);
 	r = -EIO;
 	if (se && fuse_set_signal_handlers(se) == 0) {
-		if (fuse_session_mount(se, o->mountpoint) == 0) {
+		mounted = fuse_session_mount(se, o->mountpoint) == 0;
+		if (mounted) {
 			ready(say);
 			r = fuse_session_loop_mt(se, config);
-			fuse_session_unmount(se);
 		}
 		fuse_remove_signal_handlers(se);
 	}
-	/* Replies may still come until the registry is closed, so the session goes last. */
-	fs_fini(&fs, o->rm_on_unmount && r >= 0);
+	/* First those who answer: unmounting closes the descriptor that they would write to. */
+	registry_close(registry, o->rm_on_unmount && mounted);
+	if (mounted)
+		fuse_session_unmount(se);
+	fs_fini(&fs);
 	if (se)
 		fuse_session_destroy(se);
 	fuse_loop_cfg_destroy(config);
