@@ -24,9 +24,10 @@ image_tree() {
   mkdir -p "$dir"/{bin,etc,home/user,root,tmp,var/tmp,usr/bin}
   cp "$busybox" "$dir/bin/busybox"
   chmod 755 "$dir/bin/busybox"
-  for applet in $("$busybox" --list); do
+  # Not by splitting words: bats changes IFS when it filters by tags.
+  while read -r applet; do
     [[ $applet == busybox ]] || ln -s busybox "$dir/bin/$applet"
-  done
+  done < <("$busybox" --list)
   # Scripts begin with #!/usr/bin/env
   ln -s /bin/env "$dir/usr/bin/env"
   printf '%s\n' 'root:x:0:0:root:/root:/bin/sh' 'user:x:1000:1000:user:/home/user:/bin/sh' \
