@@ -10,6 +10,7 @@
 #include "sandbox/template.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -134,17 +135,33 @@ static int need_image(struct task *t, const struct spec *spec, struct err *err)
 	return 1;
 }
 
+/* A pull: what it last said, so that a line that is repeated is told once. */
+struct pull {
+	struct sandbox *sb;
+	char said[128];
+};
+
 /* Ends a pull that nobody wants any more. */
 static bool pull_progress(void *arg, const char *line)
 {
-	struct sandbox *sb = arg;
+	struct pull *p = arg;
 	bool go_on;
 
-	log_info("%s", line);
-	pthread_mutex_lock(&sb->lock);
-	go_on = !sb->removing && !sb->removed;
-	pthread_mutex_unlock(&sb->lock);
+	if (strncmp(p->said, line, sizeof(p->said) - 1) != 0)
+		log_info("%s", line);
+	snprintf(p->said, sizeof(p->said), "%s", line);
+	pthread_mutex_lock(&p->sb->lock);
+	go_on = !p->sb->removing && !p->sb->removed;
+	pthread_mutex_unlock(&p->sb->lock);
 	return go_on;
+}
+
+static int pull(struct task *t, const char *image, struct err *err)
+{
+	struct engine *e = t->r->engine;
+	struct pull p = {.sb = t->sb};
+
+	return e->ops->image_pull(e, image, pull_progress, &p, err);
 }
 
 static int make(struct task *t, const struct spec *spec, struct err *err)
@@ -171,7 +188,6 @@ static int make(struct task *t, const struct spec *spec, struct err *err)
 static void create_task(void *arg)
 {
 	struct task *t = arg;
-	struct engine *e = t->r->engine;
 	struct spec spec = {0};
 	struct err err = {0};
 	bool fetch = false;
@@ -189,7 +205,7 @@ static void create_task(void *arg)
 	}
 	t->done(t->arg, r < 0 ? r : 0, &err);
 	if (r >= 0 && fetch) {
-		r = e->ops->image_pull(e, spec.image, pull_progress, t->sb, &err);
+		r = pull(t, spec.image, &err);
 		if (r < 0)
 			lifecycle_fail(t->sb, "pull", &err, true);
 		else if ((r = make(t, &spec, &err)) < 0)
