@@ -4,6 +4,7 @@
 #include "fs/box.h"
 
 #include "fs/dirlist.h"
+#include "fs/op.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,13 +16,9 @@
 bool box_is_husk(struct sandbox *sb)
 {
 	struct sandbox_info info;
-	bool husk;
 
-	if (sandbox_info(sb, &info) < 0)
-		return false;
-	husk = info.removed;
-	sandbox_info_fini(&info);
-	return husk;
+	sandbox_numbers(sb, &info);
+	return info.removed;
 }
 
 static void sandbox_lookup(fuse_req_t req, struct inode *dir, const char *name)
@@ -72,37 +69,49 @@ static void sandbox_unlink(fuse_req_t req, struct inode *dir, const char *name)
 }
 
 struct removal {
-	fuse_req_t req;
-	struct sandbox *sb;
+	struct op *op;
+	struct inode *dir;
 };
 
 static void removed(void *arg, int r, const struct err *err)
 {
 	struct removal *rm = arg;
+	fuse_req_t req = op_take(rm->op);
 
 	if (r < 0)
-		fs_fail(rm->req, rm->sb, "rmdir", "ctl", err);
-	else
-		fuse_reply_err(rm->req, 0);
-	sandbox_put(rm->sb);
+		fs_fail(rm->dir->fs, req, rm->dir->sb, "rmdir", "ctl", err);
+	else if (req)
+		fuse_reply_err(req, 0);
+	inode_put(rm->dir);
 	free(rm);
+}
+
+static void remove_all(fuse_req_t req, struct inode *dir)
+{
+	struct removal *rm = malloc(sizeof(*rm));
+
+	if (!rm) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	rm->dir = dir;
+	rm->op = op_wait(req);
+	if (!rm->op) {
+		free(rm);
+		return;
+	}
+	inode_get(dir);
+	registry_remove(dir->fs->registry, dir->sb, true, removed, rm);
 }
 
 static void sandbox_rmdir(fuse_req_t req, struct inode *dir, const char *name)
 {
-	struct removal *rm;
-
-	if (box_is_husk(dir->sb)) {
+	if (box_is_husk(dir->sb))
 		fuse_reply_err(req, strcmp(name, "workspace") == 0 ? 0 : ENOENT);
-	} else if (strcmp(name, "ctl") != 0) {
+	else if (strcmp(name, "ctl") != 0)
 		fuse_reply_err(req, strcmp(name, "workspace") == 0 ? EBUSY : ENOENT);
-	} else if (!(rm = malloc(sizeof(*rm)))) {
-		fuse_reply_err(req, ENOMEM);
-	} else {
-		*rm = (struct removal){.req = req, .sb = dir->sb};
-		sandbox_get(dir->sb);
-		registry_remove(dir->fs->registry, dir->sb, true, removed, rm);
-	}
+	else
+		remove_all(req, dir);
 }
 
 const struct node_ops sandbox_ops = {

@@ -299,7 +299,7 @@ static void text_setattr(fuse_req_t req, struct inode *i, const struct stat *st,
 }
 
 struct written {
-	fuse_req_t req;
+	struct op *op;
 	struct inode *i;
 	size_t size;
 };
@@ -307,11 +307,12 @@ struct written {
 static void state_set(void *arg, int r, const struct err *err)
 {
 	struct written *w = arg;
+	fuse_req_t req = op_take(w->op);
 
 	if (r < 0)
-		fs_fail(w->req, w->i->sb, "state", "ctl/state", err);
-	else
-		fuse_reply_write(w->req, w->size);
+		fs_fail(w->i->fs, req, w->i->sb, "state", "ctl/state", err);
+	else if (req)
+		fuse_reply_write(req, w->size);
 	inode_put(w->i);
 	free(w);
 }
@@ -331,7 +332,7 @@ static void text_write(fuse_req_t req, struct inode *i, const char *data, size_t
 		struct err err;
 
 		err_set(&err, EINVAL, "ctl/state takes running, paused, stopped or restart");
-		fs_fail(req, i->sb, "state", "ctl/state", &err);
+		fs_fail(i->fs, req, i->sb, "state", "ctl/state", &err);
 		return;
 	}
 	memcpy(word, data, n);
@@ -341,7 +342,11 @@ static void text_write(fuse_req_t req, struct inode *i, const char *data, size_t
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	*w = (struct written){.req = req, .i = i, .size = size};
+	*w = (struct written){.op = op_wait(req), .i = i, .size = size};
+	if (!w->op) {
+		free(w);
+		return;
+	}
 	inode_get(i);
 	registry_set_state(i->fs->registry, i->sb, word, state_set, w);
 }

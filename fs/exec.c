@@ -35,19 +35,17 @@ static struct writing *writing_of(const struct fuse_file_info *fi)
 	return fi ? (struct writing *)(uintptr_t)fi->fh : NULL;
 }
 
-static void fail(struct op *op, fuse_req_t req, int r)
-{
-	struct err err;
-
-	if (!req)
-		return;
-	err_set(&err, -r, "%s", op->call.words && *op->call.words ? op->call.words : strerror(-r));
-	fs_fail(req, op->sb, "exec", op->ino->which == CTL_EXEC ? "ctl/exec" : "ctl/argv", &err);
-}
-
 static enum op_outcome failed(struct op *op, fuse_req_t req, int r)
 {
-	fail(op, req, r);
+	const char *words = op->call.words,
+		   *path = op->ino->which == CTL_EXEC ? "ctl/exec" : "ctl/argv";
+	struct err err;
+
+	err_set(&err, -r, "%s", words && *words ? words : strerror(-r));
+	if (r != -EINTR) /* that was the caller's own wish */
+		fs_fail(op->fs, req, op->sb, "exec", path, &err);
+	else if (req)
+		fuse_reply_err(req, EINTR);
 	return OP_DONE;
 }
 

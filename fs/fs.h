@@ -91,7 +91,7 @@ extern const struct fuse_lowlevel_ops fs_lowlevel_ops; /* ops.c */
 
 struct fs *fs_of(fuse_req_t req);
 
-/* The words go to .sandboxfs/errors (and ctl/error, where sb is not NULL), the errno to the caller.
- */
-void fs_fail(fuse_req_t req, struct sandbox *sb, const char *op, const char *path,
+/* The words go to .sandboxfs/errors (and ctl/error, where sb is not NULL), the errno to the caller,
+ * if there still is one. */
+void fs_fail(struct fs *fs, fuse_req_t req, struct sandbox *sb, const char *op, const char *path,
 	const struct err *err);

@@ -61,7 +61,8 @@ static void op_free(struct op *op)
 		inode_put(op->ino);
 	if (op->ino2)
 		inode_put(op->ino2);
-	sandbox_put(op->sb);
+	if (op->sb)
+		sandbox_put(op->sb);
 	free(op->name);
 	free(op->name2);
 	free(op);
@@ -152,6 +153,8 @@ static enum verdict consider(struct op *op)
 {
 	if (!op->leaving && !caller_leaves(op->pid))
 		return STAY;
+	if (!op->sb)
+		return ABANDON; /* whoever answers it finds nobody */
 	if (!op->leaving) {
 		op->leaving = true;
 		if (op->leave)
@@ -274,6 +277,31 @@ void op_send_now(struct op *op)
 	enter(op);
 	if (sandbox_call_now(op->sb, &op->call) < 0)
 		op_done(&op->call, -EAGAIN, NULL);
+}
+
+struct op *op_wait(fuse_req_t req)
+{
+	struct op *op = calloc(1, sizeof(*op));
+
+	if (!op) {
+		fuse_reply_err(req, ENOMEM);
+		return NULL;
+	}
+	op->fs = fs_of(req);
+	op->req = req;
+	op->pid = fuse_req_ctx(req)->pid;
+	enter(op);
+	return op;
+}
+
+fuse_req_t op_take(struct op *op)
+{
+	fuse_req_t req;
+
+	table_remove(op);
+	req = atomic_exchange(&op->req, NULL);
+	op_free(op);
+	return req;
 }
 
 enum op_outcome op_reply_nothing(struct op *op, fuse_req_t req, struct wire_in *body)

@@ -61,6 +61,12 @@ void op_send(struct op *op);
 /* Sends it only if the agent can answer now; else calls failed() with -EAGAIN. */
 void op_send_now(struct op *op);
 
+/* A request that something else than an agent answers: can be interrupted in the same way. take:
+ * the request, to be answered now, or NULL if its caller was told EINTR meanwhile; the op is gone.
+ * NULL from wait: ENOMEM has been answered. */
+struct op *op_wait(fuse_req_t req);
+fuse_req_t op_take(struct op *op);
+
 /* Replies that many share: an empty body is success; bytes, at most op->size, are data read. */
 enum op_outcome op_reply_nothing(struct op *op, fuse_req_t req, struct wire_in *body);
 enum op_outcome op_reply_data(struct op *op, fuse_req_t req, struct wire_in *body);

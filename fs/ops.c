@@ -15,14 +15,15 @@ struct fs *fs_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-void fs_fail(
-	fuse_req_t req, struct sandbox *sb, const char *op, const char *path, const struct err *err)
+void fs_fail(struct fs *fs, fuse_req_t req, struct sandbox *sb, const char *op, const char *path,
+	const struct err *err)
 {
 	if (sb)
 		sandbox_error(sb, op, path, err);
 	else
-		report_add(registry_report(fs_of(req)->registry), op, path, err);
-	fuse_reply_err(req, err->code);
+		report_add(registry_report(fs->registry), op, path, err);
+	if (req)
+		fuse_reply_err(req, err->code);
 }
 
 static void ll_init(void *userdata, struct fuse_conn_info *conn)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The mount's root: README, .sandboxfs, and a directory for each sandbox. */
 #include "fs/dirlist.h"
+#include "fs/op.h"
 #include "fs/text.h"
 
 #include <errno.h>
@@ -62,23 +63,29 @@ static void root_opendir(fuse_req_t req, struct inode *i, struct fuse_file_info 
 
 /* A request that the lifecycle answers. */
 struct asked {
-	fuse_req_t req;
-	const char *op;
+	struct fs *fs;
+	struct op *op;
+	const char *verb;
 	char *name;
 };
 
-static struct asked *ask(fuse_req_t req, const char *op, const char *name)
+static struct asked *ask(fuse_req_t req, const char *verb, const char *name)
 {
 	struct asked *a = malloc(sizeof(*a));
 
 	if (a)
-		*a = (struct asked){.req = req, .op = op, .name = strdup(name)};
+		*a = (struct asked){.fs = fs_of(req), .verb = verb, .name = strdup(name)};
 	if (!a || !a->name) {
 		free(a);
 		fuse_reply_err(req, ENOMEM);
 		return NULL;
 	}
-	return a;
+	a->op = op_wait(req);
+	if (a->op)
+		return a;
+	free(a->name);
+	free(a);
+	return NULL;
 }
 
 static void asked_free(struct asked *a)
@@ -90,11 +97,12 @@ static void asked_free(struct asked *a)
 static void answered(void *arg, int r, const struct err *err)
 {
 	struct asked *a = arg;
+	fuse_req_t req = op_take(a->op);
 
 	if (r < 0)
-		fs_fail(a->req, NULL, a->op, a->name, err);
-	else
-		fuse_reply_err(a->req, 0);
+		fs_fail(a->fs, req, NULL, a->verb, a->name, err);
+	else if (req)
+		fuse_reply_err(req, 0);
 	asked_free(a);
 }
 
@@ -102,18 +110,20 @@ static void made(void *arg, int r, const struct err *err)
 {
 	struct asked *a = arg;
 	struct sandbox *sb;
+	fuse_req_t req;
 
 	if (r < 0) {
 		answered(a, r, err);
 		return;
 	}
-	sb = registry_find(fs_of(a->req)->registry, a->name);
-	if (sb) {
-		reply_sandbox(a->req, sb);
+	req = op_take(a->op);
+	sb = registry_find(a->fs->registry, a->name);
+	if (req && sb)
+		reply_sandbox(req, sb);
+	else if (req)
+		fuse_reply_err(req, ENOENT); /* and gone again */
+	if (sb)
 		sandbox_put(sb);
-	} else {
-		fuse_reply_err(a->req, ENOENT); /* and gone again */
-	}
 	asked_free(a);
 }
 
@@ -136,15 +146,13 @@ static void root_rmdir(fuse_req_t req, struct inode *dir, const char *name)
 		fuse_reply_err(req, strcmp(name, ".sandboxfs") == 0 ? EBUSY : ENOENT);
 		return;
 	}
-	if (sandbox_info(sb, &info) < 0) {
-		fuse_reply_err(req, ENOMEM);
-	} else if (info.removed) {
+	sandbox_numbers(sb, &info);
+	if (info.removed) {
 		registry_forget(dir->fs->registry, sb);
 		fuse_reply_err(req, 0);
 	} else if ((a = ask(req, "rmdir", name))) {
 		registry_remove(dir->fs->registry, sb, false, answered, a);
 	}
-	sandbox_info_fini(&info);
 	sandbox_put(sb);
 }
 

@@ -2,6 +2,8 @@
 /* README, .sandboxfs/{version,engine,errors}; and what every generated file shares. */
 #include "fs/text.h"
 
+#include "fs/op.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -105,48 +107,69 @@ static void render(struct fs *fs, unsigned which, struct buf *b)
 
 /* The engine's text asks the engine, so it is rendered in a thread that may wait. */
 struct pending {
-	fuse_req_t req;
+	struct op *op;
 	struct inode *i;
 	bool open;
 	enum answer how; /* if not open */
 	struct fuse_file_info fi;
 };
 
-static void answer(void *arg)
+static void reply(
+	fuse_req_t req, struct inode *i, struct buf *b, struct fuse_file_info *fi, enum answer how)
+{
+	if (fi)
+		text_reply_open(req, b, fi);
+	else
+		inode_answer(req, i, 0444, b->len, how);
+	buf_fini(b);
+}
+
+static void answer_later(void *arg)
 {
 	struct pending *p = arg;
 	struct buf b;
+	fuse_req_t req;
 
 	buf_init(&b, TEXT_MAX);
 	render(p->i->fs, p->i->which, &b);
-	if (p->open) {
-		text_reply_open(p->req, &b, &p->fi);
-	} else {
-		inode_answer(p->req, p->i, 0444, b.len, p->how);
-		buf_fini(&b);
-	}
+	req = op_take(p->op); /* until now it could be interrupted */
+	if (req)
+		reply(req, p->i, &b, p->open ? &p->fi : NULL, p->how);
+	buf_fini(&b);
 	inode_put(p->i);
 	free(p);
 }
 
 static void ask(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, enum answer how)
 {
-	struct pending *p = calloc(1, sizeof(*p));
+	struct pending *p;
+	struct buf b;
 
+	if (i->which != TEXT_ENGINE) {
+		buf_init(&b, TEXT_MAX);
+		render(i->fs, i->which, &b);
+		reply(req, i, &b, fi, how);
+		return;
+	}
+	p = calloc(1, sizeof(*p));
 	if (!p) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	*p = (struct pending){.req = req, .i = i, .open = fi != NULL, .how = how};
+	*p = (struct pending){.op = op_wait(req), .i = i, .open = fi != NULL, .how = how};
+	if (!p->op) {
+		free(p);
+		return;
+	}
 	if (fi)
 		p->fi = *fi;
 	inode_get(i);
-	if (i->which != TEXT_ENGINE) {
-		answer(p);
-	} else if (registry_defer(i->fs->registry, answer, p) < 0) {
+	if (registry_defer(i->fs->registry, answer_later, p) < 0) {
+		req = op_take(p->op);
+		if (req)
+			fuse_reply_err(req, ENOMEM);
 		inode_put(i);
 		free(p);
-		fuse_reply_err(req, ENOMEM);
 	}
 }
 

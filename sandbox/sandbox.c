@@ -215,10 +215,10 @@ void sandbox_post(struct sandbox *sb, uint32_t epoch, const struct buf *frame)
 	}
 }
 
-int sandbox_info(struct sandbox *sb, struct sandbox_info *info)
+/* With the lock held. */
+static struct sandbox_info numbers(const struct sandbox *sb)
 {
-	pthread_mutex_lock(&sb->lock);
-	*info = (struct sandbox_info){
+	return (struct sandbox_info){
 		.state = sb->state,
 		.removed = sb->removed,
 		.epoch = sb->epoch,
@@ -226,13 +226,26 @@ int sandbox_info(struct sandbox *sb, struct sandbox_info *info)
 		.gid = sb->gid,
 		.owner = sb->owner,
 		.created = sb->created,
-		.name = strdup(sb->name),
-		.id = strdup(sb->id),
-		.template = strdup(sb->template),
-		.image_id = strdup(sb->image_id),
-		.config = strdup(sb->config),
-		.workspace = strdup(sb->workspace),
 	};
+}
+
+void sandbox_numbers(struct sandbox *sb, struct sandbox_info *info)
+{
+	pthread_mutex_lock(&sb->lock);
+	*info = numbers(sb);
+	pthread_mutex_unlock(&sb->lock);
+}
+
+int sandbox_info(struct sandbox *sb, struct sandbox_info *info)
+{
+	pthread_mutex_lock(&sb->lock);
+	*info = numbers(sb);
+	info->name = strdup(sb->name);
+	info->id = strdup(sb->id);
+	info->template = strdup(sb->template);
+	info->image_id = strdup(sb->image_id);
+	info->config = strdup(sb->config);
+	info->workspace = strdup(sb->workspace);
 	pthread_mutex_unlock(&sb->lock);
 	if (!info->name || !info->id || !info->template || !info->image_id || !info->config ||
 		!info->workspace) {

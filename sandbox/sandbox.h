@@ -63,6 +63,8 @@ struct sandbox_info {
 };
 
 int sandbox_info(struct sandbox *sb, struct sandbox_info *info);
+/* The same without the strings: nothing to free. */
+void sandbox_numbers(struct sandbox *sb, struct sandbox_info *info);
 void sandbox_info_fini(struct sandbox_info *info);
 uint32_t sandbox_epoch(struct sandbox *sb);
 enum sandbox_state sandbox_state(struct sandbox *sb);

@@ -91,6 +91,30 @@ for i in range(100):
   wait_for 30 no_containers
 }
 
+@test "an engine that hangs: what waits for it can be interrupted, what does not need it goes on" {
+  local before
+  own_engine
+  mount_sbx
+  sandbox demo
+  echo kept >"$MNT/demo/workspace/f"
+  kill -STOP "$(engine_pid "$SBX_ENGINE")"
+  before=$(now_ms)
+  timeout -s INT 1 mkdir "$MNT/other" && false
+  timeout -s KILL 1 rmdir "$MNT/demo" && false
+  timeout -s INT 1 bash -c "echo stopped > '$MNT/demo/ctl/state'" && false
+  timeout -s INT 1 cat "$MNT/.sandboxfs/engine" && false
+  timeout -s INT 1 cat "$MNT/demo/workspace/f" && false # the stream to its agent goes through dockerd
+  (($(now_ms) - before < 10000))
+  is "$(timeout 5 cat "$MNT/demo/ctl/config.json" | jq -r .name)" demo
+  kill -CONT "$(engine_pid "$SBX_ENGINE")"
+  wait_for 30 not_listed demo # the rmdir was on its way
+  sandbox third
+  is "$(out third 'echo on')" on
+  rmdir "$MNT/third"
+  ! listed other || rmdir "$MNT/other"
+  wait_for 60 no_containers
+}
+
 # kill_engine: kill -9 of dockerd. Its containerd dies with it; where nobody reaps that at once, the next
 # dockerd would take the dead one's pid for a running one.
 kill_engine() {
