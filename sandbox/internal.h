@@ -60,6 +60,7 @@ struct registry {
 	unsigned links;		     /* connections that have not said gone(); protected by lock */
 	struct sandbox *names, *ids; /* protected by lock */
 	unsigned listing;	     /* protected by lock */
+	bool closing;		     /* protected by lock */
 };
 
 /* sandbox.c */

@@ -14,10 +14,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define IO_THREADS     2
-#define LIFECYCLE_MAX  32
-#define RELIST_FAST_MS 100
-#define RELIST_SLOW_MS 1000
+#define IO_THREADS	 2
+#define LIFECYCLE_MAX	 32
+#define RELIST_FAST_MS	 100
+#define RELIST_SLOW_MS	 1000
+#define RELIST_ANYWAY_MS 60000 /* the engine forgets events when there are many */
 
 struct report *registry_report(struct registry *r)
 {
@@ -392,7 +393,20 @@ static void up(void *arg)
 	struct err err = {0};
 
 	if (relist(r, &err) < 0)
-		log_warn("cannot list the sandboxes: %s", err.msg);
+		log_info("cannot list the sandboxes: %s", err.msg);
+}
+
+/* The lock keeps registry_close from freeing the pool meanwhile. */
+static void relist_anyway(void *arg)
+{
+	struct registry *r = arg;
+
+	pthread_mutex_lock(&r->lock);
+	if (!r->closing) {
+		pool_run(r->pool, up, r);
+		loop_after(r->loop, RELIST_ANYWAY_MS, relist_anyway, r);
+	}
+	pthread_mutex_unlock(&r->lock);
 }
 
 static void *watch_engine(void *arg)
@@ -479,6 +493,7 @@ int registry_new(const struct registry_config *config, struct registry **out, st
 		destroy(r);
 		return got;
 	}
+	loop_after(r->loop, RELIST_ANYWAY_MS, relist_anyway, r);
 	*out = r;
 	return 0;
 }
@@ -512,6 +527,9 @@ void registry_close(struct registry *r, bool remove_all)
 {
 	uint64_t one = 1;
 
+	pthread_mutex_lock(&r->lock);
+	r->closing = true;
+	pthread_mutex_unlock(&r->lock);
 	if (write(r->stop_fd, &one, sizeof(one)) < 0)
 		log_error("cannot stop the watcher: %s", strerror(errno));
 	pthread_join(r->watcher, NULL);
