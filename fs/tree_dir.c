@@ -99,7 +99,7 @@ struct page {
 	char *data;
 	size_t used, size;
 	bool plus;
-	struct inode **told; /* nodes in it: the kernel's once it has the page */
+	fuse_ino_t *told; /* nodes in it: the kernel's once it has the page */
 	uint32_t n_told;
 };
 
@@ -154,7 +154,7 @@ static int page_entry(
 	}
 	if (page_add(p, name, &e, (off_t)d->next)) {
 		if (i)
-			p->told[p->n_told++] = i;
+			p->told[p->n_told++] = e.ino;
 		return 1;
 	}
 	if (i)
@@ -165,7 +165,7 @@ static int page_entry(
 static void page_untell(struct page *p)
 {
 	while (p->n_told)
-		inode_forget(p->told[--p->n_told], 1);
+		inode_forget((struct inode *)(uintptr_t)p->told[--p->n_told], 1);
 }
 
 static bool possible(const struct proto_attr *a)
