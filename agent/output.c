@@ -391,7 +391,7 @@ static int open_fifo(struct pipe_end *e, int dir_fd)
 	int ret = 0;
 
 	if (inotify_fd < 0)
-		return -ENOSYS;
+		return -EOPNOTSUPP;
 	unlinkat(dir_fd, "fifo", 0);
 	/* 0666: programs open /dev/stdout anew; only those who have it can. */
 	if (mkfifoat(dir_fd, "fifo", 0666) < 0)
