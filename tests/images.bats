@@ -99,10 +99,12 @@ teardown() {
   dk rmi "user:$NS" >/dev/null
 }
 
-# A plain TCP door to the private engine.
+# A plain TCP door to the private engine. SIGUSR1 cuts all that goes through it; after that the file NAME.503 says
+# how many requests are told that the engine is not ready. To be run in the background: its pid is python's.
 proxy() {
-  python3 - "$1" "$SBX_ENGINE/docker.sock" <<'PY'
-import socket, sys, threading
+  exec python3 - "$1" "$SBX_ENGINE/docker.sock" "$BATS_TEST_TMPDIR/proxy.503" <<'PY'
+import os, signal, socket, sys, threading
+live = []
 def pump(a, b):
     try:
         while True:
@@ -116,30 +118,88 @@ def pump(a, b):
         b.shutdown(socket.SHUT_WR)
     except OSError:
         pass
+def cut(*_):
+    while live:
+        try:
+            live.pop().shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+signal.signal(signal.SIGUSR1, cut)
+def refused():
+    try:
+        n = int(open(sys.argv[3]).read())
+    except OSError:
+        return False
+    if n > 1:
+        open(sys.argv[3], "w").write(str(n - 1))
+    else:
+        os.unlink(sys.argv[3])
+    return True
 s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 while True:
     c, _ = s.accept()
+    if refused():
+        c.recv(65536)
+        c.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        c.close()
+        continue
     u = socket.socket(socket.AF_UNIX)
     u.connect(sys.argv[2])
+    live += [c, u]
     for x, y in ((c, u), (u, c)):
         threading.Thread(target=pump, args=(x, y), daemon=True).start()
 PY
 }
 
-@test "an engine by tcp:// works like one by unix://" {
+# proxy_start: its address in DOOR.
+proxy_start() {
   local port
   port=$(free_port)
   proxy "$port" </dev/null >/dev/null 2>&1 3>&- 4>&- &
   PROXY=$!
   wait_for 20 curl -sf "http://127.0.0.1:$port/_ping"
-  mount_sbx "host=tcp://127.0.0.1:$port"
-  has "$(cat "$MNT/.sandboxfs/engine")" "tcp://127.0.0.1:$port"
+  DOOR=tcp://127.0.0.1:$port
+}
+
+@test "an engine by tcp:// works like one by unix://" {
+  proxy_start
+  mount_sbx "host=$DOOR"
+  has "$(cat "$MNT/.sandboxfs/engine")" "$DOOR"
   sandbox demo
   head -c 3000000 /dev/urandom >"$BATS_TEST_TMPDIR/f"
   cp "$BATS_TEST_TMPDIR/f" "$MNT/demo/workspace/f"
   same "$BATS_TEST_TMPDIR/f" "$MNT/demo/workspace/f"
   is "$(out demo 'wc -c < f')" 3000000
   rmdir "$MNT/demo"
+  umount_sbx
+}
+
+# door_cut N: every connection breaks, and the next N requests are told 503.
+door_cut() {
+  echo "$1" >"$BATS_TEST_TMPDIR/proxy.503"
+  kill -USR1 "$PROXY"
+}
+
+@test "connections that break and an engine that is not ready for a moment: nobody notices" {
+  local i
+  proxy_start
+  mount_sbx "host=$DOOR"
+  sandbox demo
+  head -c 3000000 /dev/urandom >"$BATS_TEST_TMPDIR/f"
+  cp "$BATS_TEST_TMPDIR/f" "$MNT/demo/workspace/f"
+  exec 7<"$MNT/demo/workspace/f"
+  door_cut 3
+  cmp "$BATS_TEST_TMPDIR/f" - <&7 # the file that was open still is
+  exec 7<&-
+  door_cut 3
+  mkdir "$MNT/other"
+  is "$(out other 'echo on')" on
+  (ex demo 'sleep 3; echo through') 3>&- &
+  sleep 1
+  door_cut 2
+  wait $!
+  is "$(cat "$MNT/demo/ctl/stdout")" through
+  rmdir "$MNT/demo" "$MNT/other"
   umount_sbx
 }
 
