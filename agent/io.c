@@ -54,6 +54,7 @@ int io_open(struct request *r)
 	/* Only now, when it is known to be the right file. */
 	if (o & PROTO_O_TRUNC && flags & (O_WRONLY | O_RDWR) && ftruncate(fd, 0) < 0)
 		return -errno;
+	wire_u32(&r->out, 0);
 	return handle_add(r->session, fh, pin.node, steal_fd(&fd), flags);
 }
 

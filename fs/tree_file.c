@@ -62,10 +62,13 @@ static void drop_handle(struct op *op, struct handle *h)
 
 static enum op_outcome reply_open(struct op *op, fuse_req_t req, struct wire_in *body)
 {
+	bool dir = op->call.type == PROTO_OPENDIR;
+	uint32_t opened = dir ? 0 : wire_get_u32(body);
 	struct handle *h = NULL;
 
 	if (!wire_end(body))
 		return OP_BAD;
+	op->fi.keep_cache = (opened & PROTO_OPENED_KEEP) != 0;
 	if (req)
 		h = handle_new(op);
 	if (!h) {

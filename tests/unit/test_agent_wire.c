@@ -349,7 +349,7 @@ static void through_the_relay(void)
 	close(from[0]);
 	close(to[1]);
 	buf_init(&b, 4096);
-	put_hello(&b, 1, 1, 1);
+	put_hello(&b, 1, PROTO_VERSION, PROTO_VERSION);
 	write_all(from[1], b.data, b.len);
 	buf_fini(&b);
 	buf_init(&c.frame, PROTO_HEAD + PROTO_MAX_BODY);
