@@ -103,15 +103,17 @@ void changes_flush(struct session *s)
 {
 	struct changes *c = &s->changes;
 	struct conn *conn = NULL;
+	uint64_t id = 0;
 	struct buf b;
 	size_t begun = 0;
 
 	buf_init(&b, PROTO_HEAD + PROTO_MAX_BODY);
 	pthread_mutex_lock(&s->lock);
 	if (c->conn && anything(c)) {
+		id = c->id;
 		conn = c->conn;
 		c->conn = NULL;
-		begun = proto_begin(&b, PROTO_CHANGES | PROTO_REPLY, 0, c->id, 0, 0);
+		begun = proto_begin(&b, PROTO_CHANGES | PROTO_REPLY, 0, id, 0, 0);
 		put_changes(c, &b);
 		proto_set_seq(&b, begun, c->given);
 	}
@@ -121,7 +123,7 @@ void changes_flush(struct session *s)
 	if (proto_end(&b, begun) == 0)
 		conn_reply(conn, &b, 0);
 	else
-		conn_fail(conn, PROTO_CHANGES, c->id, ENOMEM, NULL, 0);
+		conn_fail(conn, PROTO_CHANGES, id, ENOMEM, NULL, 0);
 	buf_fini(&b);
 	conn_put(conn);
 }
@@ -130,6 +132,7 @@ uint64_t changes_seq(struct session *s)
 {
 	uint64_t seq;
 
+	changes_flush(s);
 	pthread_mutex_lock(&s->lock);
 	seq = s->changes.recorded;
 	pthread_mutex_unlock(&s->lock);

@@ -169,16 +169,11 @@ void watch_tell_read(struct session *s, struct node *n, int fd)
 
 void watch_own_begin(struct session *s, struct node *n, const struct sys_statx *stx)
 {
-	bool flush;
-
 	pthread_mutex_lock(&s->lock);
 	if (stx && !n->writing)
 		compare(s, n, stx);
 	n->writing++;
-	flush = s->changes.conn && s->changes.first;
 	pthread_mutex_unlock(&s->lock);
-	if (flush)
-		changes_flush(s);
 }
 
 void watch_own_end(struct session *s, struct node *n, const struct sys_statx *stx)
