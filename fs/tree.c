@@ -186,35 +186,6 @@ static void tree_setattr(fuse_req_t req, struct inode *i, const struct stat *st,
 	op_send(op);
 }
 
-/* What the sandbox's user may do, as the sandbox's own kernel would say. */
-static bool allowed(const struct proto_attr *a, uint32_t uid, uint32_t gid, int mask)
-{
-	unsigned bits;
-
-	if (uid == 0) {
-		bits = R_OK | W_OK | (S_ISDIR(a->mode) || (a->mode & 0111) ? X_OK : 0);
-	} else {
-		unsigned shift = uid == a->uid ? 6 : gid == a->gid ? 3 : 0;
-
-		bits = (a->mode >> shift) & 7;
-	}
-	return ((unsigned)mask & ~bits) == 0;
-}
-
-static enum op_outcome reply_access(struct op *op, fuse_req_t req, struct wire_in *body)
-{
-	struct sandbox_info info;
-	struct proto_attr a;
-
-	if (!tree_get_attr(body, &a))
-		return OP_BAD;
-	if (!req)
-		return OP_DONE;
-	sandbox_numbers(op->sb, &info);
-	fuse_reply_err(req, allowed(&a, info.uid, info.gid, (int)op->flags) ? 0 : EACCES);
-	return OP_DONE;
-}
-
 static void tree_access(fuse_req_t req, struct inode *i, int mask)
 {
 	struct op *op;
@@ -223,12 +194,11 @@ static void tree_access(fuse_req_t req, struct inode *i, int mask)
 		fuse_reply_err(req, 0);
 		return;
 	}
-	op = op_new(req, i, PROTO_GETATTR, reply_access);
+	op = op_new(req, i, PROTO_ACCESS, op_reply_nothing);
 	if (!op)
 		return;
-	op->flags = (unsigned)mask;
 	wire_u64(&op->call.frame, i->node);
-	wire_u64(&op->call.frame, 0);
+	wire_u32(&op->call.frame, (uint32_t)mask & 7);
 	op->call.repeat = true;
 	op_send(op);
 }
@@ -437,4 +407,11 @@ const struct node_ops tree_ops = {
 	.readdir = tree_readdir,
 	.releasedir = tree_release,
 	.statfs = tree_statfs,
+	.getxattr = tree_getxattr,
+	.setxattr = tree_setxattr,
+	.listxattr = tree_listxattr,
+	.removexattr = tree_removexattr,
+	.fallocate = tree_fallocate,
+	.lseek = tree_lseek,
+	.copy = tree_copy,
 };
