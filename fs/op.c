@@ -10,6 +10,7 @@
 #include "fs/op.h"
 
 #include "fs/caller.h"
+#include "fs/shown.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -106,7 +107,7 @@ static bool op_done(struct call *c, int r, struct wire_in *body)
 
 static void prepare(struct op *op, uint16_t type)
 {
-	bool as_user = !op->fs->options->allow_other;
+	bool as_user = !op->fs->options->allow_other || shown_as_one(op->fs);
 
 	call_begin(&op->call, type, op->uid, op->gid);
 	op->call.as_user = as_user;

@@ -7,6 +7,7 @@
 #include "fs/tree.h"
 
 #include "fs/box.h"
+#include "fs/shown.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ static void guard(const struct inode *i, struct stat *st)
 	sandbox_numbers(i->sb, &info);
 	st->st_mode = S_IFDIR | 0700;
 	st->st_uid = info.owner;
+	shown_ids(i->fs, st);
 }
 
 static enum op_outcome reply_attr(struct op *op, fuse_req_t req, struct wire_in *body)
@@ -162,7 +164,7 @@ static uint32_t setattr_mask(int to_set)
 static void tree_setattr(fuse_req_t req, struct inode *i, const struct stat *st, int to_set,
 	struct fuse_file_info *fi)
 {
-	struct op *op = op_new(req, i, PROTO_SETATTR, reply_attr);
+	int r = shown_chown(i->fs, st, &to_set);
 	struct proto_setattr s = {
 		.mask = setattr_mask(to_set),
 		.mode = st->st_mode & 07777,
@@ -172,7 +174,13 @@ static void tree_setattr(fuse_req_t req, struct inode *i, const struct stat *st,
 		.atime = {st->st_atim.tv_sec, (uint32_t)st->st_atim.tv_nsec},
 		.mtime = {st->st_mtim.tv_sec, (uint32_t)st->st_mtim.tv_nsec},
 	};
+	struct op *op;
 
+	if (r < 0) {
+		fuse_reply_err(req, -r);
+		return;
+	}
+	op = op_new(req, i, PROTO_SETATTR, reply_attr);
 	if (!op)
 		return;
 	if (s.atime.nsec > 999999999 || !(s.mask & PROTO_SET_ATTR_ATIME))

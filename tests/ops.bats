@@ -549,3 +549,75 @@ PY
   timeout 60 python3 -c 'import os; os.fsync(7); os.fsync(8)'
   exec 7<&- 8>&-
 }
+
+# In a directory that others can walk through: a user who is not root is to use the mount.
+shared_dir() {
+  chmod 755 "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test" "$BATS_TEST_TMPDIR"
+  SBX_AT=$(mktemp -d "$BATS_TEST_TMPDIR/mnt.XXXX")
+  chmod 755 "$SBX_AT"
+}
+
+# as UID: sets AS, words that run a command as that user.
+as() {
+  AS=(setpriv --reuid "$1" --regid "$1" --clear-groups)
+}
+
+@test "uid=, gid= and umask= show everything as one user's" {
+  umount_sbx
+  mount_sbx "templates=$TEMPLATES" uid=4242,gid=4343,umask=027
+  begin user@u
+  is "$(stat -c %u:%g "$MNT" "$MNT/README" "$MNT/user@u" "$MNT/user@u/ctl" "$MNT/user@u/ctl/state" "$W" |
+    sort -u)" 4242:4343
+  is "$(stat -c %a "$MNT/user@u" "$W" | tr '\n' ' ')" "700 750 "
+  py <<'PY'
+put("f", b"x")
+i = os.stat(inside + "/f")
+assert (i.st_uid, i.st_gid) == (1000, 1000)
+os.mkdir(inside + "/d"); os.chmod(inside + "/d", 0o1777); os.symlink("f", inside + "/l")
+def shown(p):
+    s = os.lstat(p)
+    return s.st_uid, s.st_gid, stat.filemode(s.st_mode)
+assert shown("f") == (4242, 4343, "-rwxr-x---"), shown("f")
+assert shown("d") == (4242, 4343, "drwxr-x---") and shown("l")[:2] == (4242, 4343)
+assert {(e.stat().st_uid, e.stat().st_gid) for e in os.scandir(".")} == {(4242, 4343)}
+# A chmod is real, though not shown.
+os.chmod("f", 0o604)
+assert stat.S_IMODE(os.stat(inside + "/f").st_mode) == 0o604 and shown("f")[2] == "-rwxr-x---"
+# A chown to what is shown is one; to another it is refused. Neither changes anything inside.
+os.chown("f", 4242, 4343); os.chown("f", 4242, -1); os.chown("f", -1, 4343)
+os.chown("l", 4242, 4343, follow_symlinks=False)
+for uid, gid in (0, -1), (-1, 0), (1000, 1000), (4242, 1), (1, 4343):
+    assert err(os.chown, "f", uid, gid) == "EPERM", (uid, gid)
+i = os.stat(inside + "/f")
+assert (i.st_uid, i.st_gid) == (1000, 1000)
+# The rights are the sandbox user's, whoever is shown.
+put(inside + "/secret", b"x"); os.chmod(inside + "/secret", 0o600)
+assert err(open, "secret", "rb") == "EACCES" and not os.access("secret", os.R_OK)
+PY
+}
+
+@test "uid= with allow_other: that user works as the sandbox's, others stay out" {
+  umount_sbx
+  shared_dir
+  mount_sbx "templates=$TEMPLATES" allow_other,uid=4242,gid=4242,umask=077
+  begin user@u
+  as 4242
+  "${AS[@]}" bash -c "echo mine > '$W/f' && mkdir '$W/d' && chown 4242:4242 '$W/f' && chmod 600 '$W/f'"
+  is "$(stat -c %u:%g "$IN/f" "$IN/d" | sort -u)" 1000:1000
+  is "$("${AS[@]}" cat "$W/f")" mine
+  "${AS[@]}" bash -c "echo 'id -u > who' > '$MNT/user@u/ctl/exec'"
+  is "$("${AS[@]}" cat "$W/who")" 1000
+  "${AS[@]}" ls "$MNT/.sandboxfs/rootfs/user@u" >/dev/null
+  as 5555
+  fails_with "Permission denied" "${AS[@]}" cat "$W/f"
+  fails_with "Permission denied" "${AS[@]}" ls "$MNT/.sandboxfs/rootfs/user@u"
+}
+
+@test "uid=, gid= and umask= that are no numbers are refused" {
+  local bad
+  for bad in uid=bob uid= uid=-1 uid=4294967295 gid=12x gid=99999999999999999999 umask=8 umask=1000 umask=0x7; do
+    fails "$SANDBOXFS" -f -o "host=$(engine_host "$SBX_ENGINE"),$bad" "$BATS_TEST_TMPDIR"
+    has "$FAIL_WORDS" "${bad%%=*}="
+    has "$FAIL_WORDS" number
+  done
+}
