@@ -8,6 +8,7 @@
 #include "fs/inode.h"
 
 #include "fs/changes.h"
+#include "fs/shown.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -613,6 +614,7 @@ int inode_stat(const struct inode *i, const struct proto_attr *a, struct stat *s
 	st->st_atim = (struct timespec){a->atime.sec, a->atime.nsec};
 	st->st_mtim = (struct timespec){a->mtime.sec, a->mtime.nsec};
 	st->st_ctim = (struct timespec){a->ctime.sec, a->ctime.nsec};
+	shown_attr(i->fs, st);
 	return 0;
 }
 
@@ -638,6 +640,10 @@ void inode_fixed_stat(const struct inode *i, mode_t mode, size_t size, struct st
 		st->st_mtim = (struct timespec){.tv_sec = info.created};
 	}
 	st->st_atim = st->st_ctim = st->st_mtim;
+	if (i->tree == TREE_NONE)
+		shown_ids(i->fs, st);
+	else
+		shown_attr(i->fs, st);
 }
 
 /* Only what changes are told of may be kept; everything else is asked for each time. */
