@@ -56,6 +56,7 @@ struct op {
 	UT_hash_handle hh;
 	struct op *next_held; /* changes.c's, as the next */
 	uint64_t hold_seq;
+	int64_t held_ms;
 };
 
 /* NULL after having answered ENOMEM. ino (and ino2) are referenced; sb is ino's. The fields of the
