@@ -5,6 +5,7 @@
 
 #include "agent/files.h"
 #include "agent/handles.h"
+#include "agent/locks.h"
 #include "common/cleanup.h"
 
 #include <fcntl.h>
@@ -241,7 +242,9 @@ int io_close(struct request *r)
 {
 	uint64_t fh = wire_get_u64(&r->in);
 
-	if (wire_end(&r->in))
+	if (wire_end(&r->in)) {
+		locks_closed(r->session, fh);
 		handle_close(r->session, fh);
+	}
 	return 0;
 }

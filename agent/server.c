@@ -11,6 +11,7 @@
 #include "agent/io.h"
 #include "agent/job.h"
 #include "agent/jobs.h"
+#include "agent/locks.h"
 #include "agent/workers.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -54,6 +55,12 @@ static const struct op ops[OPS] = {
 	[PROTO_READDIR] = {.run = dirs_read, .slow = true},
 	[PROTO_STATFS] = {.run = files_statfs, .slow = true},
 
+	/* Locks are the loop's too, and what waits has a thread of its own. */
+	[PROTO_LOCK] = {.run = locks_lock, .own = true},
+	[PROTO_LOCK_TEST] = {.run = locks_test, .own = true},
+	[PROTO_LOCK_DROP] = {.run = locks_drop, .own = true},
+	[PROTO_FLOCK] = {.run = locks_flock, .own = true},
+
 	/* Jobs are the loop's own: never slow. */
 	[PROTO_JOB_OPEN] = {.run = jobs_open, .own = true},
 	[PROTO_JOB_WRITE] = {.run = jobs_write, .own = true},
@@ -78,8 +85,10 @@ static int cancel(struct request *r)
 {
 	uint64_t id = wire_get_u64(&r->in);
 
-	if (wire_end(&r->in))
+	if (wire_end(&r->in)) {
 		jobs_cancel(r->conn, id);
+		locks_cancel(r->conn, id);
+	}
 	return 0;
 }
 
@@ -256,6 +265,7 @@ void server_gone(struct conn *c)
 		if (conns[i] == c)
 			conns[i] = NULL;
 	job_unpark(c, 0);
+	locks_gone(c);
 	if (c->session)
 		session_detach(c->session);
 	c->session = NULL;
