@@ -24,6 +24,8 @@ void files_attr(const struct sys_statx *stx, struct proto_attr *a);
 
 /* Sets r's caller's rights; what follows is done with them. */
 int files_act(struct request *r);
+/* The node's attributes into the reply, and remembered as told. */
+void files_tell(struct request *r, uint64_t num, const struct sys_statx *stx);
 
 /* Remembers parent/name as node num and puts its attr into the reply. */
 int files_made(struct request *r, const struct pin *parent, const char *name, uint64_t num);

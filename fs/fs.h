@@ -23,8 +23,10 @@ struct fs {
 	pthread_mutex_t tables_lock;
 	struct itable *table; /* of the nodes that belong to no sandbox */
 	struct inode *root;
-	struct op_table *ops;	  /* requests that wait for an agent */
-	_Atomic uint64_t next_id; /* node and handle numbers; never used twice */
+	struct op_table *ops; /* requests that wait for an agent */
+	struct fuse_session *session;
+	struct changes_threads *threads; /* who tell the kernel of changes */
+	_Atomic uint64_t next_id;	 /* node and handle numbers; never used twice */
 	uint32_t mounter_uid, mounter_gid;
 	struct timespec mounted;
 };

@@ -14,9 +14,12 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-bool tree_get_attr(struct wire_in *body, struct proto_attr *a)
+/* none: mode 0 will do, for a name that is not there. */
+static bool read_attr(struct wire_in *body, struct proto_attr *a, bool none)
 {
 	proto_get_attr(body, a);
+	if (!a->mode && none)
+		return wire_end(body);
 	switch (a->mode & S_IFMT) {
 	case S_IFREG:
 	case S_IFDIR:
@@ -29,6 +32,11 @@ bool tree_get_attr(struct wire_in *body, struct proto_attr *a)
 	default:
 		return false;
 	}
+}
+
+bool tree_get_attr(struct wire_in *body, struct proto_attr *a)
+{
+	return read_attr(body, a, false);
 }
 
 /* The root of a rootfs tree is guarded like the sandbox's directory: only its owner may enter. */
@@ -52,7 +60,7 @@ static enum op_outcome reply_attr(struct op *op, fuse_req_t req, struct wire_in 
 		return OP_BAD;
 	guard(op->ino, &st);
 	if (req)
-		fuse_reply_attr(req, &st, 0);
+		fuse_reply_attr(req, &st, inode_attr_timeout(op->ino, a.cache));
 	return OP_DONE;
 }
 
@@ -82,21 +90,37 @@ struct inode *tree_found(struct op *op, const struct proto_attr *a, struct stat 
 	return i;
 }
 
+/* There is no such name: the kernel may remember that too. */
+static void reply_none(struct op *op, fuse_req_t req, uint32_t cache)
+{
+	struct fuse_entry_param e = {.entry_timeout = inode_name_timeout(op->ino, cache)};
+
+	if (e.entry_timeout > 0)
+		fuse_reply_entry(req, &e);
+	else
+		fuse_reply_err(req, ENOENT);
+}
+
 enum op_outcome tree_reply_entry(struct op *op, fuse_req_t req, struct wire_in *body)
 {
 	struct proto_attr a;
 	struct inode *i;
 	struct stat st;
 
-	if (!tree_get_attr(body, &a))
+	if (!read_attr(body, &a, op->call.type == PROTO_LOOKUP))
 		return OP_BAD;
+	if (!a.mode) {
+		if (req)
+			reply_none(op, req, a.cache);
+		return OP_DONE;
+	}
 	if (!req) {
 		inode_give_back(op->sb, sandbox_epoch(op->sb), op->node, 1);
 		return OP_DONE;
 	}
 	i = tree_found(op, &a, &st);
 	if (i)
-		inode_reply_entry(req, i, &st);
+		inode_reply_entry(req, i, &st, a.cache);
 	else
 		fuse_reply_err(req, EIO);
 	return OP_DONE;

@@ -62,10 +62,13 @@ static void drop_handle(struct op *op, struct handle *h)
 
 static enum op_outcome reply_open(struct op *op, fuse_req_t req, struct wire_in *body)
 {
+	bool dir = op->call.type == PROTO_OPENDIR;
+	uint32_t opened = dir ? 0 : wire_get_u32(body);
 	struct handle *h = NULL;
 
 	if (!wire_end(body))
 		return OP_BAD;
+	op->fi.keep_cache = (opened & PROTO_OPENED_KEEP) != 0;
 	if (req)
 		h = handle_new(op);
 	if (!h) {
@@ -87,6 +90,7 @@ void tree_open_as(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, ui
 	if (!op)
 		return;
 	op->fi = *fi;
+	op->barrier = true; /* what was done before an open is seen after it */
 	op->fh = atomic_fetch_add(&op->fs->next_id, 1);
 	wire_u64(&op->call.frame, i->node);
 	wire_u64(&op->call.frame, op->fh);
@@ -124,6 +128,8 @@ static enum op_outcome reply_create(struct op *op, fuse_req_t req, struct wire_i
 		return OP_DONE;
 	}
 	e.ino = (fuse_ino_t)(uintptr_t)i;
+	e.entry_timeout = inode_name_timeout(i, a.cache);
+	e.attr_timeout = inode_attr_timeout(i, a.cache);
 	op->fi.fh = (uint64_t)(uintptr_t)h;
 	if (fuse_reply_create(req, &e, &op->fi) < 0) {
 		drop_handle(op, h);

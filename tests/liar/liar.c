@@ -240,8 +240,10 @@ static int answer(uint16_t type, struct wire_in *in, struct buf *b)
 		return job(b);
 	case PROTO_JOB_READ:
 		return read_job(in, b);
-	case PROTO_PING:
 	case PROTO_OPEN:
+		wire_u32(b, 0);
+		return 0;
+	case PROTO_PING:
 	case PROTO_OPENDIR:
 	case PROTO_FSYNC:
 	case PROTO_JOB_WRITE:

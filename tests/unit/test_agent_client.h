@@ -254,6 +254,8 @@ UNUSED static int do_lookup(
 	if (!ret) {
 		proto_get_attr(&c->in, attr);
 		CHECK(wire_end(&c->in));
+		if (!attr->mode) /* none, and that may be remembered */
+			ret = attr->cache == PROTO_CACHE_NAME ? ENOENT : EIO;
 	}
 	return ret;
 }
