@@ -162,7 +162,8 @@ static void truncating(void)
 	must(c_truncate("t", 100));
 	s = stamp("t");
 	tick();
-	want(0, ROOT, c_open("t", O_RDONLY | O_TRUNC, 0)); /* POSIX leaves it open, Linux truncates */
+	want(0, ROOT,
+		c_open("t", O_RDONLY | O_TRUNC, 0)); /* POSIX leaves it open, Linux truncates */
 	is_size("t", 0);
 	times(s, "Amc");
 }
