@@ -30,8 +30,8 @@ void changes_add(struct session *s, enum proto_change_kind kind, uint64_t node, 
 /* Answers the request that waits, if there is something to tell. Without the lock; any thread. */
 void changes_flush(struct session *s);
 
-/* How many there were so far: for a reply, whose reader will wait to hear of them, so they are given
- * out first. */
+/* How many there were so far: for a reply, whose reader will wait to hear of them, so they are
+ * given out first. */
 uint64_t changes_seq(struct session *s);
 
 /* The message, and the end of its wait: by CANCEL, or (id 0) of its connection. */

@@ -43,6 +43,11 @@ void files_attr(const struct sys_statx *stx, struct proto_attr *a)
 	attr_time(&a->btime, &stx->btime);
 }
 
+const struct sys_statx *files_stat(int fd, struct sys_statx *stx)
+{
+	return sys_statx(fd, "", stx) < 0 ? NULL : stx;
+}
+
 int files_act(struct request *r)
 {
 	gid_t groups[PROTO_GROUPS_MAX];

@@ -33,19 +33,14 @@ static int flags_of(uint32_t o)
 	return flags; /* O_DIRECT would ask for aligned memory and offsets: the cache serves it */
 }
 
-static const struct sys_statx *stat_fd(int fd, struct sys_statx *stx)
-{
-	return sys_statx(fd, "", stx) < 0 ? NULL : stx;
-}
-
 static int truncate_own(struct session *s, struct node *n, int fd)
 {
 	struct sys_statx stx;
 	int ret;
 
-	watch_own_begin(s, n, stat_fd(fd, &stx));
+	watch_own_begin(s, n, files_stat(fd, &stx));
 	ret = ftruncate(fd, 0) < 0 ? -errno : 0;
-	watch_own_end(s, n, stat_fd(fd, &stx));
+	watch_own_end(s, n, files_stat(fd, &stx));
 	return ret;
 }
 
@@ -231,7 +226,7 @@ int io_write(struct request *r)
 	ret = files_act(r);
 	if (ret < 0)
 		return ret;
-	watch_own_begin(r->session, h->node, stat_fd(h->fd, &stx));
+	watch_own_begin(r->session, h->node, files_stat(h->fd, &stx));
 	while (len < size) {
 		/* With O_APPEND Linux's pwrite writes at the end, whatever the offset. */
 		ssize_t n = pwrite(h->fd, p + len, size - len, (off_t)(offset + len));
@@ -244,7 +239,7 @@ int io_write(struct request *r)
 			break;
 		len += (size_t)n;
 	}
-	watch_own_end(r->session, h->node, stat_fd(h->fd, &stx));
+	watch_own_end(r->session, h->node, files_stat(h->fd, &stx));
 	if (!ret)
 		wire_u32(&r->out, (uint32_t)len);
 	return ret;

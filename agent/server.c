@@ -11,6 +11,8 @@
 #include "agent/io.h"
 #include "agent/job.h"
 #include "agent/jobs.h"
+#include "agent/object.h"
+#include "agent/range.h"
 #include "agent/workers.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -54,6 +56,14 @@ static const struct op ops[OPS] = {
 	[PROTO_READDIR] = {.run = dirs_read, .slow = true},
 	[PROTO_STATFS] = {.run = files_statfs, .slow = true},
 	[PROTO_CHANGES] = {.run = changes_ask, .own = true},
+	[PROTO_ACCESS] = {.run = access_check},
+	[PROTO_GETXATTR] = {.run = xattr_get},
+	[PROTO_SETXATTR] = {.run = xattr_set},
+	[PROTO_LISTXATTR] = {.run = xattr_list},
+	[PROTO_REMOVEXATTR] = {.run = xattr_remove},
+	[PROTO_FALLOCATE] = {.run = range_allocate, .slow = true},
+	[PROTO_LSEEK] = {.run = range_seek, .slow = true},
+	[PROTO_COPY] = {.run = range_copy, .slow = true},
 
 	/* Jobs are the loop's own: never slow. */
 	[PROTO_JOB_OPEN] = {.run = jobs_open, .own = true},

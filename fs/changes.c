@@ -467,7 +467,10 @@ static void ask(struct changes *c)
 	told = c->told;
 	c->heard = true;
 	pthread_mutex_unlock(&c->lock);
-	c->ask = (struct call){.done = answered, .repeat = true, .epoch = epoch};
+	/* Not repeated when the connection breaks: that could start a container that was stopped.
+	 * The kernel is told to ask again for everything; whoever does brings the connection back.
+	 */
+	c->ask = (struct call){.done = answered};
 	c->asked_ns = now_ns();
 	call_begin(&c->ask, PROTO_CHANGES, 0, 0);
 	c->ask.epoch = epoch;

@@ -11,6 +11,7 @@
 
 #include "fs/caller.h"
 #include "fs/changes.h"
+#include "fs/shown.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -159,7 +160,7 @@ void op_released(struct op *op)
 
 static void prepare(struct op *op, uint16_t type)
 {
-	bool as_user = !op->fs->options->allow_other;
+	bool as_user = !op->fs->options->allow_other || shown_as_one(op->fs);
 
 	call_begin(&op->call, type, op->uid, op->gid);
 	if (op->n_groups) {
@@ -212,7 +213,7 @@ struct op *op_new(fuse_req_t req, struct inode *ino, uint16_t type,
 	op->epoch = ino->epoch;
 	if (op->uid == UINT32_MAX) /* the kernel itself: pages of a mapping */
 		op->uid = op->gid = 0;
-	if (op->fs->options->allow_other && op->uid)
+	if (op->fs->options->allow_other && !shown_as_one(op->fs) && op->uid)
 		find_groups(op, req);
 	prepare(op, type);
 	return op;

@@ -109,13 +109,14 @@ static enum op_outcome reply_create(struct op *op, fuse_req_t req, struct wire_i
 	struct handle *h = NULL;
 	struct inode *i = NULL;
 	struct proto_attr a;
-	struct fuse_entry_param e = {.generation = 1};
+	struct fuse_entry_param e;
+	struct stat st;
 
 	if (!tree_get_attr(body, &a))
 		return OP_BAD;
 	if (req) {
 		h = handle_new(op);
-		i = tree_found(op, &a, &e.attr);
+		i = tree_found(op, &a, &st);
 	} else {
 		inode_give_back(op->sb, sandbox_epoch(op->sb), op->node, 1);
 	}
@@ -127,9 +128,8 @@ static enum op_outcome reply_create(struct op *op, fuse_req_t req, struct wire_i
 			fuse_reply_err(req, EIO);
 		return OP_DONE;
 	}
-	e.ino = (fuse_ino_t)(uintptr_t)i;
-	e.entry_timeout = inode_name_timeout(i, a.cache);
-	e.attr_timeout = inode_attr_timeout(i, a.cache);
+	e = inode_entry(i, a.cache);
+	e.attr = st;
 	op->fi.fh = (uint64_t)(uintptr_t)h;
 	if (fuse_reply_create(req, &e, &op->fi) < 0) {
 		drop_handle(op, h);
@@ -154,8 +154,7 @@ void tree_create(
 	op_send(op);
 }
 
-/* An op on an open file: valid as long as the session that opened it. */
-static struct op *on_handle(fuse_req_t req, struct inode *i, const struct handle *h, uint16_t type,
+struct op *tree_on_handle(fuse_req_t req, struct inode *i, const struct handle *h, uint16_t type,
 	enum op_outcome (*reply)(struct op *op, fuse_req_t req, struct wire_in *body))
 {
 	struct op *op = op_new(req, i, type, reply);
@@ -169,7 +168,7 @@ static struct op *on_handle(fuse_req_t req, struct inode *i, const struct handle
 
 void tree_read(fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct op *op = on_handle(req, i, handle_of(fi), PROTO_READ, op_reply_data);
+	struct op *op = tree_on_handle(req, i, handle_of(fi), PROTO_READ, op_reply_data);
 
 	if (!op)
 		return;
@@ -194,7 +193,7 @@ static enum op_outcome reply_write(struct op *op, fuse_req_t req, struct wire_in
 void tree_write(fuse_req_t req, struct inode *i, const char *data, size_t size, off_t off,
 	struct fuse_file_info *fi)
 {
-	struct op *op = on_handle(req, i, handle_of(fi), PROTO_WRITE, reply_write);
+	struct op *op = tree_on_handle(req, i, handle_of(fi), PROTO_WRITE, reply_write);
 
 	if (!op)
 		return;
@@ -232,7 +231,7 @@ void tree_fsync(fuse_req_t req, struct inode *i, int data_only, struct fuse_file
 		fuse_reply_err(req, 0);
 		return;
 	}
-	op = on_handle(req, i, h, PROTO_FSYNC, op_reply_nothing);
+	op = tree_on_handle(req, i, h, PROTO_FSYNC, op_reply_nothing);
 	if (!op)
 		return;
 	op->call.repeat = true;
