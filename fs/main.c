@@ -7,6 +7,7 @@
 #include "fs/changes.h"
 #include "fs/inode.h"
 #include "fs/op.h"
+#include "fs/session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -195,7 +196,7 @@ static int serve(
 	r = -EIO;
 	if (se && fuse_set_signal_handlers(se) == 0) {
 		mounted = fuse_session_mount(se, o->mountpoint) == 0;
-		if (mounted) {
+		if (mounted && session_extend(se) == 0) {
 			ready(say);
 			r = fuse_session_loop_mt(se, config);
 		}

@@ -45,10 +45,8 @@ static void ll_init(void *userdata, struct fuse_conn_info *conn)
 	/* The kernel takes a file that an open has truncated as empty before it has checked all: a
 	 * program that runs from it would lose its pages. So it truncates by itself, after. */
 	conn->want &= ~(unsigned)FUSE_CAP_ATOMIC_O_TRUNC;
-	/* KILLPRIV: a write's set-id bits are cleared inside, with the writer's own rights. */
-	conn->want |= conn->capable & (FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV |
-					      FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS |
-					      FUSE_CAP_FLOCK_LOCKS);
+	conn->want |= conn->capable & (FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_PARALLEL_DIROPS |
+					      FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 }
 
 #define NODE(req, ino) inode_of(req, ino)
