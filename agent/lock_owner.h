@@ -3,7 +3,7 @@
  * loop's thread, but at a session's end. */
 #pragma once
 
-#include "agent/ranges.h"
+#include "agent/lock_ranges.h"
 #include "agent/request.h"
 
 #include <fcntl.h>

@@ -12,6 +12,7 @@
 #include "agent/handles.h"
 #include "agent/lock_owner.h"
 #include "agent/lock_wait.h"
+#include "agent/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +53,11 @@ static void granted(struct conn *c, uint16_t type, uint64_t id)
 	struct buf b;
 	size_t begun;
 
+	watch_barrier();
 	buf_init(&b, PROTO_HEAD);
 	begun = proto_begin(&b, type | PROTO_REPLY, 0, id, 0, 0);
+	if (c->session)
+		proto_set_seq(&b, begun, changes_seq(c->session));
 	proto_end(&b, begun);
 	conn_reply(c, &b, 0);
 }

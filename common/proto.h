@@ -84,8 +84,9 @@ enum proto_type {
 	PROTO_LOCK_DROP = 50, /* fh, u64 owner -> : all ranges of that owner on fh's file */
 	PROTO_FLOCK = 51,     /* fh, u32 PROTO_LOCK_*, u8 wait -> */
 
-	PROTO_CHANGES = 56, /* -> struct proto_change ..., until the body ends: what the daemon was
-			       told and is so no longer. Waits until there is one */
+	PROTO_CHANGES = 56, /* u64 seq -> struct proto_change ..., until the body ends: what the
+			       daemon was told and is so no longer, after those that it has
+			       dealt with. Waits until there is one */
 
 	PROTO_JOB_OPEN = 64,  /* u8 kind -> u64 job. Foreground: EBUSY while one is open or runs */
 	PROTO_JOB_WRITE = 65, /* u64 job, u64 offset, bytes -> : the command's text, any size */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A sorted array: there are few. Not thread-safe. */
-#include "agent/ranges.h"
+#include "agent/lock_ranges.h"
 
 #include <errno.h>
 #include <stdlib.h>
