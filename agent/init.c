@@ -11,6 +11,7 @@
 #include "agent/job.h"
 #include "agent/jobs.h"
 #include "agent/server.h"
+#include "agent/watch.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 
@@ -287,6 +288,8 @@ int init_run(const struct init_options *o)
 	creds_init(&user);
 	sessions_init(self.launch.root_fd, o->workspace, node_fds);
 	ret = loop_init();
+	if (!ret)
+		watch_init();
 	if (!ret)
 		ret = init_signals();
 	if (!ret)

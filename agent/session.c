@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define DETACHED_MAX 8
+#define SESSIONS_MAX 80 /* with a connection each, and those */
 #define DETACHED_MS  (10 * 60 * 1000)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,6 +33,8 @@ static void session_free(struct session *s)
 {
 	handles_fini(s);
 	nodes_fini(s);
+	changes_fini(&s->changes);
+	free(s->closed);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
@@ -58,6 +61,7 @@ struct session *session_attach(const uint8_t *name, bool *resumed)
 			goto out;
 		memcpy(s->name, name, PROTO_SESSION);
 		pthread_mutex_init(&s->lock, NULL);
+		changes_init(&s->changes);
 		s->max_fds = max_fds;
 		s->refs = 1;
 		if (nodes_init(s, root_fd, workspace) < 0) {
@@ -80,6 +84,34 @@ void session_get(struct session *s)
 	pthread_mutex_lock(&lock);
 	s->refs++;
 	pthread_mutex_unlock(&lock);
+}
+
+bool session_try_get(struct session *s)
+{
+	bool alive;
+
+	pthread_mutex_lock(&lock);
+	alive = s->refs > 0;
+	s->refs += alive;
+	pthread_mutex_unlock(&lock);
+	return alive;
+}
+
+void sessions_each(void (*fn)(struct session *s, void *arg), void *arg)
+{
+	struct session *list[SESSIONS_MAX], *s;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (s = all; s && n < SESSIONS_MAX; s = s->next) {
+		s->refs++;
+		list[n++] = s;
+	}
+	pthread_mutex_unlock(&lock);
+	for (unsigned i = 0; i < n; i++) {
+		fn(list[i], arg);
+		session_put(list[i]);
+	}
 }
 
 void session_put(struct session *s)

@@ -4,6 +4,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "fs/changes.h"
 #include "fs/inode.h"
 #include "fs/op.h"
 
@@ -133,6 +134,9 @@ static int fs_init(struct fs *fs, const struct options *o, struct registry *regi
 	fs->mounter_gid = getgid();
 	clock_gettime(CLOCK_REALTIME, &fs->mounted);
 	pthread_mutex_init(&fs->tables_lock, NULL);
+	fs->threads = changes_threads_new();
+	if (!fs->threads)
+		return -ENOMEM;
 	fs->ops = op_table_new();
 	fs->table = itable_new(fs, NULL);
 	if (!fs->ops || !fs->table)
@@ -156,6 +160,7 @@ static void fs_fini(struct fs *fs)
 		itable_free(fs->table);
 	registry_free(fs->registry);
 	op_table_free(fs->ops);
+	changes_threads_free(fs->threads);
 	pthread_mutex_destroy(&fs->tables_lock);
 }
 
@@ -186,7 +191,7 @@ static int serve(
 	int r = fs_init(&fs, o, registry);
 
 	if (r == 0)
-		se = new_session(args, o, &fs);
+		se = fs.session = new_session(args, o, &fs);
 	r = -EIO;
 	if (se && fuse_set_signal_handlers(se) == 0) {
 		mounted = fuse_session_mount(se, o->mountpoint) == 0;
@@ -198,6 +203,8 @@ static int serve(
 	}
 	/* First those who answer: unmounting closes the descriptor that they would write to. */
 	registry_close(registry, o->rm_on_unmount && mounted);
+	if (fs.threads)
+		changes_threads_end(&fs);
 	if (mounted)
 		fuse_session_unmount(se);
 	fs_fini(&fs);

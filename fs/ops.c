@@ -223,6 +223,71 @@ static void ll_statfs(fuse_req_t req, fuse_ino_t ino)
 		fuse_reply_statfs(req, &sv);
 }
 
+/* The kernel asks before each write whether there are capabilities to drop: answered here, in the
+ * negative. Setting them fails as on a file system that has none, which tools that copy attributes
+ * expect (EPERM they would report). */
+static bool is_capability(const char *name)
+{
+	return strcmp(name, XATTR_CAPABILITY) == 0;
+}
+
+static void ll_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	if (is_capability(name))
+		fuse_reply_err(req, ENODATA);
+	else
+		TO(req, NODE(req, ino), getxattr, ENODATA, name, size);
+}
+
+static void ll_setxattr(
+	fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+	if (is_capability(name))
+		fuse_reply_err(req, EOPNOTSUPP);
+	else
+		TO(req, NODE(req, ino), setxattr, EOPNOTSUPP, name, value, size, flags);
+}
+
+static void ll_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct inode *i = NODE(req, ino);
+
+	if (i->ops->listxattr)
+		i->ops->listxattr(req, i, size);
+	else if (size)
+		fuse_reply_buf(req, NULL, 0);
+	else
+		fuse_reply_xattr(req, 0);
+}
+
+static void ll_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	if (is_capability(name))
+		fuse_reply_err(req, ENODATA);
+	else
+		TO(req, NODE(req, ino), removexattr, EOPNOTSUPP, name);
+}
+
+static void ll_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t length,
+	struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), fallocate, EOPNOTSUPP, mode, off, length, fi);
+}
+
+/* EINVAL: such a file knows of no holes, and callers read it from end to end. */
+static void ll_lseek(
+	fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), lseek, EINVAL, off, whence, fi);
+}
+
+static void ll_copy_file_range(fuse_req_t req, fuse_ino_t ino, off_t off, struct fuse_file_info *fi,
+	fuse_ino_t to, off_t off_to, struct fuse_file_info *fi_to, size_t length, int flags)
+{
+	(void)flags; /* there are none */
+	TO(req, NODE(req, ino), copy, EXDEV, off, fi, NODE(req, to), off_to, fi_to, length);
+}
+
 const struct fuse_lowlevel_ops fs_lowlevel_ops = {
 	.init = ll_init,
 	.lookup = ll_lookup,
@@ -252,4 +317,11 @@ const struct fuse_lowlevel_ops fs_lowlevel_ops = {
 	.releasedir = ll_releasedir,
 	.fsyncdir = ll_fsync,
 	.statfs = ll_statfs,
+	.getxattr = ll_getxattr,
+	.setxattr = ll_setxattr,
+	.listxattr = ll_listxattr,
+	.removexattr = ll_removexattr,
+	.fallocate = ll_fallocate,
+	.lseek = ll_lseek,
+	.copy_file_range = ll_copy_file_range,
 };

@@ -151,6 +151,8 @@ static int page_entry(
 			return -EIO;
 		}
 		e.ino = (fuse_ino_t)(uintptr_t)i;
+		e.entry_timeout = inode_name_timeout(i, d->attr.cache);
+		e.attr_timeout = inode_attr_timeout(i, d->attr.cache);
 	}
 	if (page_add(p, name, &e, (off_t)d->next)) {
 		if (i)

@@ -7,6 +7,7 @@
  * In names: names-slash names-dotdot names-dot names-nul names-long names-empty.
  * In attributes: type-0 type-junk flip huge-size bad-time.
  * In data: long-read big-write link-long link-nul link-empty link-climb.
+ * In ranges: seek-far big-copy. In extended attributes: xattr-long names-open names-hollow.
  * In jobs: job-exit job-result job-size.
  */
 #include "tests/liar/lies.h"
@@ -88,6 +89,27 @@ void lie_readlink(struct buf *b, const char *truth)
 	} else {
 		wire_str(b, truth);
 	}
+}
+
+void lie_names(struct buf *b, const char *truth, size_t n)
+{
+	if (lie_is("names-open")) /* without its end */
+		wire_bytes(b, truth, n - 1);
+	else if (lie_is("names-hollow"))
+		wire_bytes(b, "user.a\0\0user.b", 15);
+	else
+		wire_bytes(b, truth, n);
+}
+
+void lie_value(struct buf *b, const char *truth)
+{
+	if (!lie_is("xattr-long")) {
+		wire_str(b, truth);
+		return;
+	}
+	wire_u32(b, PROTO_XATTR_MAX + 1);
+	for (uint32_t i = 0; i <= PROTO_XATTR_MAX; i++)
+		wire_u8(b, 'x');
 }
 
 static bool write_all(const uint8_t *p, size_t n)

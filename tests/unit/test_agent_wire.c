@@ -181,7 +181,9 @@ static void garbage_bodies(void)
 		struct buf b;
 
 		if (type == PROTO_CANCEL || type == PROTO_FORGET || type == PROTO_CLOSE)
-			continue;
+			continue; /* not answered */
+		if (type == PROTO_CHANGES && n == 8)
+			continue; /* not answered yet */
 		at = client_begin(&c, &b, type);
 		for (size_t i = 0; i < n; i++)
 			wire_u8(&b, (uint8_t)(rand_r(&seed) % (round % 2 ? 256 : 3)));
@@ -349,7 +351,7 @@ static void through_the_relay(void)
 	close(from[0]);
 	close(to[1]);
 	buf_init(&b, 4096);
-	put_hello(&b, 1, 1, 1);
+	put_hello(&b, 1, PROTO_VERSION, PROTO_VERSION);
 	write_all(from[1], b.data, b.len);
 	buf_fini(&b);
 	buf_init(&c.frame, PROTO_HEAD + PROTO_MAX_BODY);
