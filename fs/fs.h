@@ -27,6 +27,8 @@ struct fs {
 	struct fuse_session *session;
 	struct changes_threads *threads; /* who tell the kernel of changes */
 	_Atomic uint64_t next_id;	 /* node and handle numbers; never used twice */
+	_Atomic uint64_t generation;	 /* of nodes towards the kernel; never used twice */
+	_Atomic unsigned freed;		 /* nodes since memory was given back */
 	uint32_t mounter_uid, mounter_gid;
 	struct timespec mounted;
 };

@@ -11,15 +11,18 @@
 #include "fs/shown.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <utlist.h>
 
-#define KEY_MAX (1 + 8 + PROTO_NAME_MAX)
-#define LONG_S	86400.0
-#define FIXED_S 0.5 /* sandboxes come and go within a second for all */
+#define KEY_MAX	   (1 + 8 + PROTO_NAME_MAX)
+#define LONG_S	   86400.0
+#define TRIM_AFTER 8192 /* nodes */
+#define TRIM_MS	   1000
+#define FIXED_S	   0.5 /* sandboxes come and go within a second for all */
 
 struct itable {
 	struct fs *fs;
@@ -223,6 +226,21 @@ void inode_put(struct inode *i)
 	}
 }
 
+static void trim(void *arg)
+{
+	struct fs *fs = arg;
+
+	fs->freed = 0;
+	malloc_trim(0);
+}
+
+/* After a walk of very many files the memory goes back to the machine. */
+static void note_freed(struct fs *fs)
+{
+	if (++fs->freed == TRIM_AFTER)
+		registry_after(fs->registry, TRIM_MS, trim, fs);
+}
+
 void inode_forget(struct inode *i, uint64_t n)
 {
 	struct itable *t = i->table;
@@ -238,8 +256,12 @@ void inode_forget(struct inode *i, uint64_t n)
 		renumber(i, 0);
 	}
 	pthread_mutex_unlock(&t->lock);
-	if (last)
+	if (last) {
+		struct fs *fs = i->fs;
+
 		inode_put(i); /* the kernel's reference */
+		note_freed(fs);
+	}
 }
 
 static struct inode *node_new(struct itable *t, const struct node_ops *ops)
@@ -252,6 +274,7 @@ static struct inode *node_new(struct itable *t, const struct node_ops *ops)
 	i->ops = ops;
 	i->fs = t->fs;
 	i->table = t;
+	i->generation = ++t->fs->generation;
 	i->sb = t->sb;
 	if (i->sb)
 		sandbox_get(i->sb);
@@ -662,22 +685,21 @@ double inode_attr_timeout(const struct inode *i, uint32_t cache)
 	return timeout(i, cache & PROTO_CACHE_ATTR);
 }
 
-static void reply_entry(
-	fuse_req_t req, struct inode *i, const struct stat *st, double name_s, double attr_s)
+struct fuse_entry_param inode_entry(const struct inode *i, uint32_t cache)
 {
-	struct fuse_entry_param e = {.ino = (fuse_ino_t)(uintptr_t)i,
-		.generation = 1,
-		.attr = *st,
-		.entry_timeout = name_s,
-		.attr_timeout = attr_s};
-
-	if (fuse_reply_entry(req, &e) < 0)
-		inode_forget(i, 1);
+	return (struct fuse_entry_param){.ino = (fuse_ino_t)(uintptr_t)i,
+		.generation = i->generation,
+		.entry_timeout = inode_name_timeout(i, cache),
+		.attr_timeout = inode_attr_timeout(i, cache)};
 }
 
 void inode_reply_entry(fuse_req_t req, struct inode *i, const struct stat *st, uint32_t cache)
 {
-	reply_entry(req, i, st, inode_name_timeout(i, cache), inode_attr_timeout(i, cache));
+	struct fuse_entry_param e = inode_entry(i, cache);
+
+	e.attr = *st;
+	if (fuse_reply_entry(req, &e) < 0)
+		inode_forget(i, 1);
 }
 
 double inode_fixed_timeout(const struct inode *i, mode_t mode)
@@ -687,14 +709,18 @@ double inode_fixed_timeout(const struct inode *i, mode_t mode)
 
 void inode_reply_fixed(fuse_req_t req, struct inode *i, mode_t mode, size_t size)
 {
-	struct stat st;
+	struct fuse_entry_param e;
 
 	if (!i) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	inode_fixed_stat(i, mode, size, &st);
-	reply_entry(req, i, &st, S_ISDIR(mode) ? FIXED_S : 0, inode_fixed_timeout(i, mode));
+	e = inode_entry(i, 0);
+	e.entry_timeout = S_ISDIR(mode) ? FIXED_S : 0;
+	e.attr_timeout = inode_fixed_timeout(i, mode);
+	inode_fixed_stat(i, mode, size, &e.attr);
+	if (fuse_reply_entry(req, &e) < 0)
+		inode_forget(i, 1);
 }
 
 void inode_reply_file(fuse_req_t req, struct inode *i)

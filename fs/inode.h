@@ -18,9 +18,10 @@ struct inode {
 	const struct node_ops *ops;
 	struct fs *fs;
 	struct itable *table;
-	struct sandbox *sb; /* a reference, or NULL */
-	unsigned which;	    /* fixed nodes: which of its kind */
-	uint64_t ino;	    /* st_ino */
+	struct sandbox *sb;  /* a reference, or NULL */
+	unsigned which;	     /* fixed nodes: which of its kind */
+	uint64_t ino;	     /* st_ino */
+	uint64_t generation; /* an address may be another node's later, but not with this */
 
 	/* Of what lives in a sandbox. */
 	enum tree tree;
@@ -104,6 +105,8 @@ int inode_stat(const struct inode *i, const struct proto_attr *a, struct stat *s
 void inode_fixed_stat(const struct inode *i, mode_t mode, size_t size, struct stat *st);
 
 /* How long the kernel may keep what comes with these PROTO_CACHE_* bits. */
+/* All that the kernel hears of a node but its attributes and how long those hold. */
+struct fuse_entry_param inode_entry(const struct inode *i, uint32_t cache);
 double inode_name_timeout(const struct inode *i, uint32_t cache);
 double inode_attr_timeout(const struct inode *i, uint32_t cache);
 /* The same for a fixed directory's attributes. */

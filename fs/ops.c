@@ -37,6 +37,8 @@ static void ll_init(void *userdata, struct fuse_conn_info *conn)
 	/* The sandbox changes files behind the kernel's back: sizes and times come from the agent.
 	 */
 	conn->want &= ~(unsigned)(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_EXPLICIT_INVAL_DATA);
+	/* Always with attributes: they are what comes next, and a name's number is made of them. */
+	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	/* A cached link text would be used at another depth than the one it was made for. */
 	conn->want &= ~(unsigned)FUSE_CAP_CACHE_SYMLINKS;
 	conn->want |= conn->capable & (FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_ATOMIC_O_TRUNC |

@@ -133,7 +133,7 @@ static uint64_t page_dots(struct page *p, off_t off)
 static int page_entry(
 	struct op *op, struct page *p, const struct proto_dirent *d, uint32_t k, bool *surplus)
 {
-	struct fuse_entry_param e = {.generation = 1};
+	struct fuse_entry_param e = {0};
 	struct inode *i = NULL;
 	char name[PROTO_NAME_MAX + 1];
 
@@ -145,14 +145,13 @@ static int page_entry(
 	if (d->has_attr && p->plus && !tree_is_special(op->ino, name, d->name_len)) {
 		i = inode_found(op->ino, name, op->node + k, sandbox_epoch(op->sb), &d->attr);
 		*surplus = false;
+		if (i)
+			e = inode_entry(i, d->attr.cache);
 		if (!i || inode_stat(i, &d->attr, &e.attr) < 0) {
 			if (i)
 				inode_forget(i, 1);
 			return -EIO;
 		}
-		e.ino = (fuse_ino_t)(uintptr_t)i;
-		e.entry_timeout = inode_name_timeout(i, d->attr.cache);
-		e.attr_timeout = inode_attr_timeout(i, d->attr.cache);
 	}
 	if (page_add(p, name, &e, (off_t)d->next)) {
 		if (i)

@@ -109,13 +109,14 @@ static enum op_outcome reply_create(struct op *op, fuse_req_t req, struct wire_i
 	struct handle *h = NULL;
 	struct inode *i = NULL;
 	struct proto_attr a;
-	struct fuse_entry_param e = {.generation = 1};
+	struct fuse_entry_param e;
+	struct stat st;
 
 	if (!tree_get_attr(body, &a))
 		return OP_BAD;
 	if (req) {
 		h = handle_new(op);
-		i = tree_found(op, &a, &e.attr);
+		i = tree_found(op, &a, &st);
 	} else {
 		inode_give_back(op->sb, sandbox_epoch(op->sb), op->node, 1);
 	}
@@ -127,9 +128,8 @@ static enum op_outcome reply_create(struct op *op, fuse_req_t req, struct wire_i
 			fuse_reply_err(req, EIO);
 		return OP_DONE;
 	}
-	e.ino = (fuse_ino_t)(uintptr_t)i;
-	e.entry_timeout = inode_name_timeout(i, a.cache);
-	e.attr_timeout = inode_attr_timeout(i, a.cache);
+	e = inode_entry(i, a.cache);
+	e.attr = st;
 	op->fi.fh = (uint64_t)(uintptr_t)h;
 	if (fuse_reply_create(req, &e, &op->fi) < 0) {
 		drop_handle(op, h);
