@@ -10,6 +10,7 @@
 #include "agent/creds.h"
 #include "agent/job.h"
 #include "agent/jobs.h"
+#include "agent/locks.h"
 #include "agent/server.h"
 #include "agent/watch.h"
 #include "common/cleanup.h"
@@ -198,7 +199,7 @@ static int sooner(int a, int b)
 
 static int tick(void *arg)
 {
-	int left = sooner(job_tick(), sessions_expire());
+	int left = sooner(sooner(job_tick(), locks_tick()), sessions_expire());
 
 	(void)arg;
 	if (self.kill_at_ms) {
@@ -292,6 +293,8 @@ int init_run(const struct init_options *o)
 		watch_init();
 	if (!ret)
 		ret = init_signals();
+	if (!ret)
+		ret = locks_init();
 	if (!ret)
 		ret = jobs_init(state_fd, &self.launch);
 	listen_fd = ret < 0 ? ret : listen_at(o->state);

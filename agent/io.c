@@ -5,6 +5,7 @@
 
 #include "agent/files.h"
 #include "agent/handles.h"
+#include "agent/locks.h"
 #include "agent/watch.h"
 #include "common/cleanup.h"
 
@@ -262,13 +263,13 @@ int io_fsync(struct request *r)
 int io_close(struct request *r)
 {
 	uint64_t fh = wire_get_u64(&r->in);
-
 	auto_handle struct handle *h = wire_end(&r->in) ? handle_get(r->session, fh) : NULL;
 
 	if (!h)
 		return 0;
 	if (h->writable)
 		watch_expect_closed(r->session, h->node);
+	locks_closed(r->session, fh);
 	handle_close(r->session, fh);
 	return 0;
 }

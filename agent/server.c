@@ -11,6 +11,7 @@
 #include "agent/io.h"
 #include "agent/job.h"
 #include "agent/jobs.h"
+#include "agent/locks.h"
 #include "agent/object.h"
 #include "agent/range.h"
 #include "agent/workers.h"
@@ -65,6 +66,12 @@ static const struct op ops[OPS] = {
 	[PROTO_LSEEK] = {.run = range_seek, .slow = true},
 	[PROTO_COPY] = {.run = range_copy, .slow = true},
 
+	/* Locks are the loop's too, and what waits has a thread of its own. */
+	[PROTO_LOCK] = {.run = locks_lock, .own = true},
+	[PROTO_LOCK_TEST] = {.run = locks_test, .own = true},
+	[PROTO_LOCK_DROP] = {.run = locks_drop, .own = true},
+	[PROTO_FLOCK] = {.run = locks_flock, .own = true},
+
 	/* Jobs are the loop's own: never slow. */
 	[PROTO_JOB_OPEN] = {.run = jobs_open, .own = true},
 	[PROTO_JOB_WRITE] = {.run = jobs_write, .own = true},
@@ -91,6 +98,7 @@ static int cancel(struct request *r)
 
 	if (wire_end(&r->in) && id) {
 		jobs_cancel(r->conn, id);
+		locks_cancel(r->conn, id);
 		changes_cancel(r->session, r->conn, id);
 	}
 	return 0;
@@ -284,6 +292,7 @@ void server_gone(struct conn *c)
 		if (conns[i] == c)
 			conns[i] = NULL;
 	job_unpark(c, 0);
+	locks_gone(c);
 	if (c->session) {
 		changes_cancel(c->session, c, 0);
 		session_detach(c->session);

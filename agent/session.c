@@ -7,6 +7,7 @@
 
 #include "agent/clock.h"
 #include "agent/handles.h"
+#include "agent/locks.h"
 #include "agent/nodes.h"
 
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #define DETACHED_MAX 8
 #define SESSIONS_MAX 80 /* with a connection each, and those */
 #define DETACHED_MS  (10 * 60 * 1000)
+#define LOCKS_MS     (10 * 1000) /* a daemon that was killed must not keep a database locked */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct session *all; /* protected by lock */
@@ -31,6 +33,7 @@ void sessions_init(int root, const char *path, unsigned max)
 
 static void session_free(struct session *s)
 {
+	locks_fini(s);
 	handles_fini(s);
 	nodes_fini(s);
 	changes_fini(&s->changes);
@@ -150,6 +153,21 @@ static struct session *take_old(void)
 	return s;
 }
 
+/* One, counted, whose locks are over their time. */
+static struct session *take_locked(void)
+{
+	struct session *s;
+
+	pthread_mutex_lock(&lock);
+	for (s = all; s; s = s->next)
+		if (!s->conns && s->locks && clock_ms() - s->detached_ms >= LOCKS_MS)
+			break;
+	if (s)
+		s->refs++;
+	pthread_mutex_unlock(&lock);
+	return s;
+}
+
 void session_detach(struct session *s)
 {
 	pthread_mutex_lock(&lock);
@@ -179,11 +197,15 @@ int sessions_expire(void)
 
 	while ((s = take_old()))
 		session_put(s);
+	while ((s = take_locked())) {
+		locks_lose(s);
+		session_put(s);
+	}
 	pthread_mutex_lock(&lock);
 	for (s = all; s; s = s->next) {
 		if (s->conns)
 			continue;
-		left = s->detached_ms + DETACHED_MS - clock_ms();
+		left = s->detached_ms + (s->locks ? LOCKS_MS : DETACHED_MS) - clock_ms();
 		if (left < 1)
 			left = 1;
 		if (due < 0 || left < due)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct locks;
 struct node;
 
 struct session {
@@ -18,6 +19,7 @@ struct session {
 	unsigned conns;
 	unsigned refs; /* connections, requests under way, and the list */
 	int64_t detached_ms;
+	struct locks *locks; /* of locks.c; NULL: there are none; the loop's */
 
 	pthread_mutex_t lock;
 	struct table nodes;	      /* by number; protected by lock, as all that follows */

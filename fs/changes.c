@@ -23,6 +23,7 @@
 #define NOTIFY_INC_EPOCH \
 	8 /* of the kernel from protocol 7.44 on; libfuse 3.14 has no name for it */
 #define AGAIN_AFTER_MS 200
+#define HOLD_MS	       3000   /* for changes that were counted: then they do not come */
 #define PACE_NS	       500000 /* an agent that always has something cannot keep us busy */
 
 struct batch {
@@ -60,9 +61,19 @@ struct changes {
 	struct batch *first, **last; /* for the thread */
 	bool running;		     /* there is a thread */
 	struct op *held;	     /* answers that wait */
+	bool patience;		     /* a timer looks after them */
 };
 
 static void ask_again(struct changes *c);
+static void be_patient(struct changes *c);
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 struct changes *changes_new(struct fs *fs, struct itable *t, struct sandbox *sb)
 {
@@ -116,16 +127,21 @@ bool changes_are_told(struct changes *c, uint64_t seq)
 
 bool changes_hold(struct changes *c, uint64_t seq, struct op *op)
 {
-	bool wait;
+	bool wait, timer;
 
 	pthread_mutex_lock(&c->lock);
 	wait = c->heard && seq > c->told;
+	timer = wait && !c->patience;
 	if (wait) {
 		op->hold_seq = seq;
+		op->held_ms = now_ns() / 1000000;
 		op->next_held = c->held;
 		c->held = op;
+		c->patience = true;
 	}
 	pthread_mutex_unlock(&c->lock);
+	if (timer)
+		be_patient(c);
 	return wait;
 }
 
@@ -157,6 +173,11 @@ static void release(struct changes *c)
 static fuse_ino_t number(const struct inode *i)
 {
 	return i == i->fs->root ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)i;
+}
+
+void changes_tell_attr(struct inode *i)
+{
+	fuse_lowlevel_notify_inval_inode(i->fs->session, number(i), -1, 0);
 }
 
 /* An entry that has just been given to the kernel is not known there before its caller has run, and
@@ -392,14 +413,6 @@ void changes_drop_all(struct changes *c, void (*then)(void *arg), void *arg)
 /* --- asking the agent ---------------------------------------------------------------------------
  */
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Nothing is heard any more: what the kernel has may be old. */
 static void unheard(struct changes *c)
 {
@@ -407,11 +420,56 @@ static void unheard(struct changes *c)
 
 	pthread_mutex_lock(&c->lock);
 	was = c->heard;
-	c->heard = c->asking = false;
+	c->heard = false;
 	pthread_mutex_unlock(&c->lock);
 	if (was)
 		changes_drop_all(c, NULL, NULL);
 	release(c);
+}
+
+static void stop_asking(struct changes *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->asking = false;
+	pthread_mutex_unlock(&c->lock);
+	unheard(c);
+}
+
+static bool too_long(struct changes *c)
+{
+	int64_t now = now_ns() / 1000000;
+	bool late = false;
+
+	pthread_mutex_lock(&c->lock);
+	for (struct op *op = c->held; op; op = op->next_held)
+		late |= now - op->held_ms > HOLD_MS;
+	c->patience = c->held && !late;
+	pthread_mutex_unlock(&c->lock);
+	return late;
+}
+
+/* An agent counted changes that it does not tell: it is not believed any more. */
+static void look_at_held(void *arg)
+{
+	struct changes *c = arg;
+	struct sandbox *sb = c->sb;
+	bool again;
+
+	if (too_long(c))
+		unheard(c);
+	pthread_mutex_lock(&c->lock);
+	again = c->patience;
+	pthread_mutex_unlock(&c->lock);
+	if (again)
+		be_patient(c);
+	sandbox_put(sb);
+}
+
+static void be_patient(struct changes *c)
+{
+	sandbox_get(c->sb);
+	if (registry_after(c->fs->registry, HOLD_MS / 2, look_at_held, c) < 0)
+		sandbox_put(c->sb);
 }
 
 static bool well_formed(const struct wire_in *body)
@@ -448,7 +506,7 @@ static bool answered(struct call *call, int r, struct wire_in *body)
 	if (b)
 		put_batch(c, b);
 	else
-		unheard(c);
+		stop_asking(c);
 	sandbox_put(sb);
 	return ok;
 }
@@ -478,7 +536,7 @@ static void ask(struct changes *c)
 	sandbox_get(c->sb);
 	if (sandbox_call_linked(c->sb, &c->ask) < 0) {
 		call_fini(&c->ask);
-		unheard(c);
+		stop_asking(c);
 		sandbox_put(c->sb);
 	}
 }

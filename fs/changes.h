@@ -12,6 +12,7 @@
 struct changes;
 struct changes_threads;
 struct fs;
+struct inode;
 struct itable;
 struct op;
 struct sandbox;
@@ -33,6 +34,10 @@ bool changes_hold(struct changes *c, uint64_t seq, struct op *op);
 /* Nothing that the kernel knows of the sandbox's files holds any more; then(arg), if not NULL, is
  * called when it has been told. */
 void changes_drop_all(struct changes *c, void (*then)(void *arg), void *arg);
+
+/* The attributes of a node that the host has just changed in a way that its kernel does not see.
+ * Never waits. */
+void changes_tell_attr(struct inode *i);
 
 /* For a mount: end returns when no thread tells the kernel anything any more. */
 struct changes_threads *changes_threads_new(void);

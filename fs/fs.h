@@ -8,6 +8,7 @@
 #include "fs/options.h"
 #include "sandbox/registry.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -70,6 +71,11 @@ struct node_ops {
 	void (*flush)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
 	void (*release)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
 	void (*fsync)(fuse_req_t req, struct inode *i, int data_only, struct fuse_file_info *fi);
+	void (*getlk)(
+		fuse_req_t req, struct inode *i, struct fuse_file_info *fi, struct flock *lock);
+	void (*setlk)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi,
+		struct flock *lock, int wait);
+	void (*flock)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, int op);
 	void (*opendir)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
 	void (*readdir)(fuse_req_t req, struct inode *i, size_t size, off_t off,
 		struct fuse_file_info *fi, bool plus);

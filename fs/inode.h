@@ -30,6 +30,8 @@ struct inode {
 	uint32_t type;	       /* S_IFMT bits */
 	uint64_t dev, real_ino;
 	struct proto_time btime;
+	_Atomic bool locked;	  /* a byte range of it was ever locked: a close must say so */
+	_Atomic unsigned leaving; /* handles with locks that may be closing: see tree_lock.c */
 	uint64_t at; /* a hash of where it was last found; protected by the table's lock */
 
 	/* Protected by the table's lock. */

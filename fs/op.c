@@ -232,7 +232,7 @@ enum verdict { STAY, CANCELLED, ABANDON };
 /* With the shard's lock held, so the op cannot end meanwhile. */
 static enum verdict consider(struct op *op)
 {
-	if (!op->leaving && !caller_leaves(op->pid))
+	if (!op->leaving && !(op->any_signal ? caller_signalled(op->pid) : caller_leaves(op->pid)))
 		return STAY;
 	if (!op->sb)
 		return ABANDON; /* whoever answers it finds nobody */
@@ -357,6 +357,17 @@ void op_send_now(struct op *op)
 {
 	enter(op);
 	if (sandbox_call_now(op->sb, &op->call) < 0)
+		op_done(&op->call, -EAGAIN, NULL);
+}
+
+void op_send_behind(struct op *op)
+{
+	fuse_req_t req = atomic_exchange(&op->req, NULL);
+
+	if (req)
+		fuse_reply_err(req, 0);
+	enter(op);
+	if (sandbox_call_linked(op->sb, &op->call) < 0)
 		op_done(&op->call, -EAGAIN, NULL);
 }
 

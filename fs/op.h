@@ -39,6 +39,8 @@ struct op {
 	uint32_t epoch, n;
 	size_t size;
 	unsigned flags;
+	uint32_t count;
+	bool any_signal;    /* it may be left for every signal, as a local lock */
 	char *name, *name2; /* owned */
 	struct fuse_file_info fi;
 	void *data;
@@ -56,6 +58,7 @@ struct op {
 	UT_hash_handle hh;
 	struct op *next_held; /* changes.c's, as the next */
 	uint64_t hold_seq;
+	int64_t held_ms;
 };
 
 /* NULL after having answered ENOMEM. ino (and ino2) are referenced; sb is ino's. The fields of the
@@ -68,6 +71,8 @@ void op_next(struct op *op, uint16_t type);
 void op_send(struct op *op);
 /* Sends it only if the agent can answer now; else calls failed() with -EAGAIN. */
 void op_send_now(struct op *op);
+/* Answers success now, and sends it if there is a connection. */
+void op_send_behind(struct op *op);
 
 /* A request that something else than an agent answers: can be interrupted in the same way. take:
  * the request, to be answered now, or NULL if its caller was told EINTR meanwhile; the op is gone.

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -41,8 +42,13 @@ static void ll_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	/* A cached link text would be used at another depth than the one it was made for. */
 	conn->want &= ~(unsigned)FUSE_CAP_CACHE_SYMLINKS;
-	conn->want |= conn->capable & (FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_ATOMIC_O_TRUNC |
-					      FUSE_CAP_PARALLEL_DIROPS);
+	/* The kernel takes a file that an open has truncated as empty before it has checked all: a
+	 * program that runs from it would lose its pages. So it truncates by itself, after. */
+	conn->want &= ~(unsigned)FUSE_CAP_ATOMIC_O_TRUNC;
+	/* KILLPRIV: a write's set-id bits are cleared inside, with the writer's own rights. */
+	conn->want |= conn->capable & (FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV |
+					      FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS |
+					      FUSE_CAP_FLOCK_LOCKS);
 }
 
 #define NODE(req, ino) inode_of(req, ino)
@@ -192,6 +198,24 @@ static void ll_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_
 	TO(req, NODE(req, ino), fsync, 0, data_only, fi);
 }
 
+/* Locks are all ours once any are, so the kernel keeps none for nodes that do not. To say that
+ * there are none is better than to grant one to everybody. */
+static void ll_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock)
+{
+	TO(req, NODE(req, ino), getlk, ENOLCK, fi, lock);
+}
+
+static void ll_setlk(
+	fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock, int wait)
+{
+	TO(req, NODE(req, ino), setlk, lock->l_type == F_UNLCK ? 0 : ENOLCK, fi, lock, wait);
+}
+
+static void ll_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op)
+{
+	TO(req, NODE(req, ino), flock, op & LOCK_UN ? 0 : ENOLCK, fi, op);
+}
+
 static void ll_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	TO(req, NODE(req, ino), opendir, ENOTDIR, fi);
@@ -313,6 +337,9 @@ const struct fuse_lowlevel_ops fs_lowlevel_ops = {
 	.flush = ll_flush,
 	.release = ll_release,
 	.fsync = ll_fsync,
+	.getlk = ll_getlk,
+	.setlk = ll_setlk,
+	.flock = ll_flock,
 	.opendir = ll_opendir,
 	.readdir = ll_readdir,
 	.readdirplus = ll_readdirplus,

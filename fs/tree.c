@@ -7,6 +7,7 @@
 #include "fs/tree.h"
 
 #include "fs/box.h"
+#include "fs/changes.h"
 #include "fs/shown.h"
 
 #include <errno.h>
@@ -345,6 +346,8 @@ static enum op_outcome reply_linked(struct op *op, fuse_req_t req, struct wire_i
 		return OP_BAD;
 	if (!req)
 		return OP_DONE;
+	if (S_ISLNK(from->type)) /* another node, so the kernel does not know that it changed */
+		changes_tell_attr(from);
 	op->ino = op->ino2;
 	op->ino2 = from;
 	op->epoch = op->ino->epoch;
@@ -435,6 +438,9 @@ const struct node_ops tree_ops = {
 	.flush = tree_flush,
 	.release = tree_release,
 	.fsync = tree_fsync,
+	.getlk = tree_getlk,
+	.setlk = tree_setlk,
+	.flock = tree_flock,
 	.opendir = tree_opendir,
 	.readdir = tree_readdir,
 	.releasedir = tree_release,

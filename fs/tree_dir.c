@@ -117,14 +117,20 @@ static bool page_add(struct page *p, const char *name, const struct fuse_entry_p
 }
 
 /* `.` and `..`, as far as off has not passed them; returns the agent's offset to continue at. */
-static uint64_t page_dots(struct page *p, off_t off)
+static uint64_t page_dots(struct page *p, struct inode *dir, off_t off)
 {
-	struct fuse_entry_param e = {.attr = {.st_ino = 1, .st_mode = S_IFDIR}};
+	struct fuse_entry_param e = {.attr = {.st_ino = dir->ino, .st_mode = S_IFDIR}};
+	struct inode *up;
 
 	if (off == 0)
 		page_add(p, ".", &e, OFF_AFTER_DOT);
-	if (off == 0 || off == OFF_AFTER_DOT)
+	if (off == 0 || off == OFF_AFTER_DOT) {
+		up = inode_parent(dir);
+		if (up)
+			e.attr.st_ino = up->ino;
+		inode_put(up);
 		page_add(p, "..", &e, OFF_AFTER_DOTDOT);
+	}
 	return off == 0 || off == OFF_AFTER_DOT || off == OFF_AFTER_DOTDOT ? 0 : (uint64_t)off;
 }
 
@@ -250,7 +256,7 @@ void tree_readdir(fuse_req_t req, struct inode *i, size_t size, off_t off,
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	from = page_dots(p, off);
+	from = page_dots(p, i, off);
 	if (h->local) {
 		fuse_reply_buf(req, p->data, p->used);
 		page_free(p);

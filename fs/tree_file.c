@@ -204,18 +204,14 @@ void tree_write(fuse_req_t req, struct inode *i, const char *data, size_t size, 
 	op_send(op);
 }
 
-/* Every write has been answered by the time of a close: nothing is held back here. */
-void tree_flush(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
-{
-	(void)i;
-	(void)fi;
-	fuse_reply_err(req, 0);
-}
-
 void tree_release(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 {
 	struct handle *h = handle_of(fi);
 
+	if (h->flocked || h->ranged) {
+		tree_release_locked(req, i, fi);
+		return;
+	}
 	if (!h->local)
 		handle_close(i->sb, h->fh, h->epoch);
 	free(h);

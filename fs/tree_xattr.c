@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "fs/box.h"
+#include "fs/changes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -117,6 +118,13 @@ void tree_listxattr(fuse_req_t req, struct inode *i, size_t size)
 	op_send(op);
 }
 
+/* An ACL is also a mode, and the kernel does not know that. */
+static enum op_outcome reply_changed(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	changes_tell_attr(op->ino);
+	return op_reply_nothing(op, req, body);
+}
+
 void tree_setxattr(fuse_req_t req, struct inode *i, const char *name, const char *value,
 	size_t size, int flags)
 {
@@ -126,7 +134,7 @@ void tree_setxattr(fuse_req_t req, struct inode *i, const char *name, const char
 		fuse_reply_err(req, E2BIG);
 		return;
 	}
-	op = ask(req, i, PROTO_SETXATTR, op_reply_nothing);
+	op = ask(req, i, PROTO_SETXATTR, reply_changed);
 	if (!op)
 		return;
 	op->call.repeat = !flags; /* a second CREATE would find the first one's work */
@@ -138,7 +146,7 @@ void tree_setxattr(fuse_req_t req, struct inode *i, const char *name, const char
 
 void tree_removexattr(fuse_req_t req, struct inode *i, const char *name)
 {
-	struct op *op = ask(req, i, PROTO_REMOVEXATTR, op_reply_nothing);
+	struct op *op = ask(req, i, PROTO_REMOVEXATTR, reply_changed);
 
 	if (!op)
 		return;

@@ -190,6 +190,14 @@ ASK
   harmless link-climb
 }
 
+@test "changes that are none, of others, without end, or counted and never told" {
+  caught changes-junk
+  caught changes-empty
+  caught changes-slash
+  harmless changes-flood
+  harmless changes-seq
+}
+
 @test "jobs with impossible results" {
   caught job-exit
   caught job-result

@@ -71,6 +71,7 @@ static void put_attr(struct buf *b, enum kind kind)
 		.blksize = 4096,
 		.mtime = {.sec = 1000000000}};
 
+	a.cache = PROTO_CACHE_ALL; /* nothing changes here */
 	lie_attr(&a);
 	proto_put_attr(b, &a);
 }
@@ -334,6 +335,11 @@ static int relay(void)
 		if (one_way(h.type))
 			continue;
 		buf_reset(&b);
+		if (h.type == PROTO_CHANGES) {
+			if (lie_changes(&b) && !lie_send(&h, 0, &b))
+				break;
+			continue;
+		}
 		in = wire_in(body, h.len);
 		error = answer(h.type, &in, &b);
 		if (error && error != EPROTONOSUPPORT)

@@ -8,6 +8,7 @@
  * In attributes: type-0 type-junk flip huge-size bad-time.
  * In data: long-read big-write link-long link-nul link-empty link-climb.
  * In ranges: seek-far big-copy. In extended attributes: xattr-long names-open names-hollow.
+ * In changes: changes-junk changes-empty changes-slash changes-flood changes-seq.
  * In jobs: job-exit job-result job-size.
  */
 #include "tests/liar/lies.h"
@@ -161,6 +162,33 @@ static int lie_errno(int error)
 	return error;
 }
 
+bool lie_changes(struct buf *b)
+{
+	struct proto_change c = {.kind = PROTO_CHANGE_NAME,
+		.node = PROTO_NODE_WORKSPACE,
+		.name = (const uint8_t *)"../file",
+		.name_len = 7};
+
+	if (lie_is("changes-junk")) {
+		wire_u8(b, 77);
+		wire_u64(b, 1);
+	} else if (lie_is("changes-slash")) {
+		proto_put_change(b, &c);
+	} else if (lie_is("changes-flood")) {
+		for (uint64_t i = 0; i < 1000; i++) {
+			c = (struct proto_change){.kind = 1 + i % 4, .node = i % 40};
+			if (c.kind == PROTO_CHANGE_NAME) {
+				c.name = (const uint8_t *)"file";
+				c.name_len = 4;
+			}
+			proto_put_change(b, &c);
+		}
+	} else {
+		return lie_is("changes-empty");
+	}
+	return true;
+}
+
 bool lie_send(const struct proto_head *h, int error, const struct buf *body)
 {
 	bool is_hello = h->type == PROTO_HELLO, go_on;
@@ -183,6 +211,8 @@ bool lie_send(const struct proto_head *h, int error, const struct buf *body)
 	buf_init(&b, 16u << 20);
 	for (int i = lie_is("twice") && !is_hello ? 0 : 1; i < 2; i++) {
 		at = proto_begin(&b, type | PROTO_REPLY, (uint16_t)error, id, 0, 0);
+		if (lie_is("changes-seq"))
+			proto_set_seq(&b, at, UINT64_MAX / 2);
 		buf_append(&b, body->data ? body->data : (const uint8_t *)"", len);
 		if (lie_is("padded") && !is_hello)
 			wire_u8(&b, 0);
