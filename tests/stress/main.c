@@ -17,6 +17,7 @@ static const struct {
 	{"lag", "how late the host sees what a process in the background changes", lag_main},
 	{"blocks", "writes or checks a file of blocks that know their places", blocks_main},
 	{"files", "makes many small files", files_main},
+	{"time", "how long a stat or a read takes", time_main},
 	{"act", "(inside) performs operations", driver_act},
 	{"lag-write", "(inside) changes files, for lag", lag_write_main},
 };

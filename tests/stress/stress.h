@@ -10,5 +10,6 @@ int lag_main(int argc, char **argv);
 int lag_write_main(int argc, char **argv);
 int blocks_main(int argc, char **argv);
 int files_main(int argc, char **argv);
+int time_main(int argc, char **argv);
 
 #endif
