@@ -12,7 +12,7 @@ PACKAGES_RUN=(fuse3 curl ca-certificates)
 # shellcheck disable=SC2034
 PACKAGES_TEST=(
   bats procps clang clang-format clang-tidy libclang-rt-14-dev shellcheck valgrind jq file
-  python3 rsync git make util-linux docker-registry
+  python3 rsync git make util-linux docker-registry fio stress-ng bindfs mergerfs
   debootstrap debian-archive-keyring python3-venv attr acl
 )
 

@@ -17,3 +17,13 @@ ratio() {
   awk -v r="$(ratio file_1k)" 'BEGIN { exit !(r >= 10) }'
   awk -v r="$(ratio first_exec)" 'BEGIN { exit !(r >= 0.5) }'
 }
+
+@test "files through the mount beside other file systems" {
+  mount_sbx
+  "$SBX_TOP/tests/bench/files.sh" "$MNT" "$(engine_host "$SBX_ENGINE")" busybox:test \
+    "${SANDBOXFS%/fs/sandboxfs}/tests/stress/stress" | tee "$BATS_TEST_TMPDIR/bench"
+  sed 's/^/# /' "$BATS_TEST_TMPDIR/bench" >&3
+  # No less than eight workloads, each beside the local disk.
+  is "$(awk 'NF == 4 && $1 !~ /[.]/' "$BATS_TEST_TMPDIR/bench" | wc -l)" 8
+  awk -v r="$(ratio stat_warm)" 'BEGIN { exit !(r >= 1 / 20) }'
+}

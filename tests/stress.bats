@@ -1,0 +1,209 @@
+#!/usr/bin/env bats
+# Coherence and load: what must hold when both sides work on the same files for long (contract 3). The
+# short forms here; the long ones are `scripts/test stress` (SBX_LONG=1). A failure prints its seed:
+# SBX_SEED=N runs that again.
+# shellcheck disable=SC2016
+
+load lib/mount
+load lib/assert
+
+STRESS=${SANDBOXFS%/fs/sandboxfs}/tests/stress/stress
+
+# amount SANITIZED USUAL LONG: how much of it, in this run
+amount() {
+  if short; then
+    echo "$1"
+  elif [[ -n ${SBX_LONG:-} ]]; then
+    echo "$3"
+  else
+    echo "$2"
+  fi
+}
+
+# box: a mount with the sandbox demo, whose workspace is W
+box() {
+  mount_sbx
+  sandbox demo
+  W=$MNT/demo/workspace
+}
+
+# show CMD...: its output is the test's, and the last lines of it are printed even if it succeeds.
+show() {
+  local status=0
+  "$@" >"$BATS_TEST_TMPDIR/out" 2>&1 </dev/null 3>&- || status=$?
+  cat "$BATS_TEST_TMPDIR/out"
+  tail -n "${SHOW:-1}" "$BATS_TEST_TMPDIR/out" | sed 's/^/# /' >&3
+  return $status
+}
+
+# seeded PART ...: the stress program, with the seed of SBX_SEED if there is one
+seeded() {
+  local part=$1
+  shift
+  show "$STRESS" "$part" ${SBX_SEED:+--seed "$SBX_SEED"} "$@"
+}
+
+# --- the tests of the tests -----------------------------------------------------------------------
+
+# A FUSE file system that caches and never hears of changes beneath it, seen from both sides; each kind of
+# cache alone must be enough to be caught.
+# lying OPTIONS PART ...: PART must fail, and by finding something wrong
+lying() {
+  local dir=$BATS_TEST_TMPDIR/lie status=0
+  rm -rf "$dir"
+  mkdir -p "$dir/inside" "$dir/outside"
+  mergerfs -o "use_ino,cache.attr=0,cache.entry=0,cache.negative_entry=0,cache.files=partial,$1" "$dir/inside" "$dir/outside"
+  shift
+  "$STRESS" "$@" --local "$dir/inside" "$dir/outside" >"$BATS_TEST_TMPDIR/out" 2>&1 </dev/null 3>&- || status=$?
+  fusermount3 -u "$dir/outside"
+  ((status == 1)) && grep -q '^WRONG: ' "$BATS_TEST_TMPDIR/out" || {
+    tail -n 5 "$BATS_TEST_TMPDIR/out"
+    echo "status $status: not caught: $*"
+    return 1
+  }
+}
+
+@test "a local directory passes, and a cache that lies does not" {
+  local dir=$BATS_TEST_TMPDIR/local
+  mkdir -p "$dir"/{coherence,model}
+  show "$STRESS" coherence --rounds "$(amount 20 100 1000)" --local "$dir/coherence" "$dir/coherence"
+  show "$STRESS" model --ops "$(amount 3000 10000 200000)" --local "$dir/model" "$dir/model"
+  lying cache.attr=60 coherence --rounds 300
+  lying cache.entry=60 coherence --rounds 300
+  lying cache.negative_entry=60 coherence --rounds 300
+  lying cache.attr=60,cache.files=full coherence --rounds 300
+  lying cache.attr=60,cache.entry=60,cache.files=full model --ops 30000
+}
+
+# --- both sides -----------------------------------------------------------------------------------
+
+@test "what a command changes the host sees at once, and the reverse" {
+  box
+  seeded coherence --rounds "$(amount 150 2000 20000)" "$MNT/demo"
+  rmdir "$MNT/demo"
+}
+
+@test "what a process in the background changes the host sees within 100 ms" {
+  box
+  SHOW=21 show "$STRESS" lag "$(amount 3 8 60)" "$MNT/demo"
+  rmdir "$MNT/demo"
+}
+
+@test "random operations by host and sandbox give what the model says" {
+  box
+  seeded model --ops "$(amount 2000 30000 1000000)" "$MNT/demo"
+  rmdir "$MNT/demo"
+}
+
+# --- fio, blocks ----------------------------------------------------------------------------------
+
+# fio_verify NAME OPTIONS...: random writes, then every block's checksum
+fio_verify() {
+  local name=$1
+  shift
+  fio --name="$name" --directory="$W" --rw=randwrite --size="$(amount 4 16 512)m" --verify=crc32c --verify_fatal=1 \
+    --do_verify=1 --verify_state_save=0 --fsync_on_close=1 --fallocate=none --loops="$(amount 1 1 3)" \
+    --output-format=normal "$@" </dev/null 3>&- || return 1
+}
+
+# inside_blocks WHAT HOW FILE SEED
+inside_blocks() {
+  out demo "./stress.bin blocks $1 $2 $3 $(amount 2 8 256) $4"
+}
+
+@test "fio on the host and blocks in the sandbox, at once: every block is right" {
+  local how pid
+  box
+  cp "$STRESS" "$W/stress.bin"
+  for how in buffered direct mmap; do
+    { inside_blocks write $how "in.$how" 7 && inside_blocks check $how "in.$how" 7; } \
+      >"$BATS_TEST_TMPDIR/inside" 2>&1 3>&- &
+    pid=$!
+    case $how in
+      buffered) fio_verify fio.buffered --ioengine=psync --bsrange=4k-128k ;;
+      direct) fio_verify fio.direct --ioengine=psync --bsrange=4k-64k --blockalign=4k --direct=1 ;;
+      mmap) fio_verify fio.mmap --ioengine=mmap --bs=4k ;;
+    esac
+    wait $pid || {
+      cat "$BATS_TEST_TMPDIR/inside"
+      false
+    }
+    # Each side's file is the same on the other.
+    is "$(out demo "sha256sum <fio.$how.0.0")" "$(sha256sum <"$W/fio.$how.0.0")"
+    is "$(sha256sum <"$W/in.$how")" "$(out demo "sha256sum <in.$how")"
+  done
+  rmdir "$MNT/demo"
+}
+
+@test "blocks that one side writes the other checks, by every way to write and to read" {
+  local how back mb
+  box
+  mb=$(amount 2 8 256)
+  cp "$STRESS" "$W/stress.bin"
+  for how in buffered direct mmap; do
+    for back in buffered direct mmap; do
+      # Over what was there, so that a page of the round before would be seen.
+      "$STRESS" blocks write $how "$W/out" "$mb" $((RANDOM + 1)) </dev/null
+      inside_blocks check $back out 5 && false
+      "$STRESS" blocks write $how "$W/out" "$mb" 5
+      inside_blocks check $back out 5
+      inside_blocks write $how in 6
+      "$STRESS" blocks check $back "$W/in" "$mb" 6
+      inside_blocks write $how in 8
+      "$STRESS" blocks check $back "$W/in" "$mb" 8
+    done
+  done
+  rmdir "$MNT/demo"
+}
+
+# --- stress-ng ------------------------------------------------------------------------------------
+
+@test "stress-ng's file system stressors with --verify" {
+  false
+}
+
+# --- many files -----------------------------------------------------------------------------------
+
+# usage_of PID: resident KiB and open descriptors
+usage_of() {
+  awk '$1 == "VmRSS:" { printf "%s ", $2 }' "/proc/$1/status"
+  find "/proc/$1/fd" -mindepth 1 | wc -l
+}
+
+# near PID KIB FDS: is it back where it was, but for 10 MB and a few descriptors?
+near() {
+  local kib fds
+  read -r kib fds < <(usage_of "$1")
+  # Sanitizers keep what is freed, to see who uses it still.
+  [[ -n ${SBX_SANITIZER:-} ]] || ((kib <= $2 + 10240)) || return 1
+  ((fds <= $3 + 8))
+}
+
+@test "walking many files twice leaves neither memory nor descriptors behind" {
+  local n daemon agent daemon_before agent_before
+  box
+  n=$(amount 20000 200000 200000)
+  cp "$STRESS" "$W/stress.bin"
+  out demo "./stress.bin files many $n"
+  daemon=$(daemon_pid)
+  agent=$(dk inspect -f '{{.State.Pid}}' "$(box_id demo)")
+  # Under a wrapper the daemon may be its child.
+  [[ $(cat "/proc/$daemon/comm") == sandboxfs* || -n ${SANDBOXFS_WRAP:-} ]]
+  echo 2 >/proc/sys/vm/drop_caches
+  read -ra daemon_before < <(usage_of "$daemon")
+  read -ra agent_before < <(usage_of "$agent")
+  is "$(find "$W/many" -type f -size -100 | wc -l)" "$n"
+  is "$(find "$W/many" -type f -size -100 | wc -l)" "$n"
+  echo "# before: daemon ${daemon_before[*]}, agent ${agent_before[*]} (KiB, descriptors)" >&3
+  echo "# walked: daemon $(usage_of "$daemon"), agent $(usage_of "$agent")" >&3
+  # No descriptor for each file that the host knows.
+  (($(usage_of "$agent" | cut -d ' ' -f 2) <= 16384))
+  (($(usage_of "$daemon" | cut -d ' ' -f 2) <= 16384))
+  echo 2 >/proc/sys/vm/drop_caches
+  wait_for 60 near "$daemon" "${daemon_before[@]}" || echo "the daemon kept: $(usage_of "$daemon")"
+  wait_for 60 near "$agent" "${agent_before[@]}" || echo "the agent kept: $(usage_of "$agent")"
+  echo "# dropped: daemon $(usage_of "$daemon"), agent $(usage_of "$agent")" >&3
+  near "$daemon" "${daemon_before[@]}"
+  near "$agent" "${agent_before[@]}"
+  rmdir "$MNT/demo"
+}
