@@ -115,7 +115,7 @@ static void set_told(struct session *s, struct node *n, const struct sys_statx *
 		n->told_data = data;
 		if (own)
 			n->own_data = data;
-		n = same = node_by_ino(s, stx, same);
+		n = same = node_by_ino(s, sys_dev(stx), stx->ino, same);
 	} while (n);
 }
 
@@ -134,7 +134,7 @@ static void compare(struct session *s, struct node *n, const struct sys_statx *s
 {
 	bool data;
 
-	if (!n->told || (n->told == attr_sign(stx) && !is_young(stx)))
+	if (!n->known || !n->told || (n->told == attr_sign(stx) && !is_young(stx)))
 		return;
 	data = S_ISREG(n->type) && (n->told_data != data_sign(stx) || is_young(stx));
 	n->told = 0;
@@ -459,12 +459,14 @@ static void note_closed(struct session *s, struct node *n)
 /* Something was done to the file of that name: all nodes that are this file. s->lock is held. */
 static void file_event(struct happened *h)
 {
+	uint64_t dev = sys_dev(&h->stx);
 	struct node *n;
 
 	if (!h->there)
 		return; /* it has been removed since, and that is an event too */
-	for (n = node_by_ino(h->s, &h->stx, NULL); n; n = node_by_ino(h->s, &h->stx, n)) {
-		if (n->writing)
+	for (n = node_by_ino(h->s, dev, h->stx.ino, NULL); n;
+		n = node_by_ino(h->s, dev, h->stx.ino, n)) {
+		if (n->writing || !n->known)
 			continue; /* the end of our own write looks */
 		if (h->mask & IN_CLOSE_WRITE && !h->echo)
 			note_closed(h->s, n);
