@@ -25,8 +25,9 @@ struct node {
 	uint64_t own_data;  /* told_data after the daemon's own last write */
 	int64_t foreign_ms; /* when others last closed it after writing; 0: never seen */
 	unsigned writing;   /* operations of the daemon's own on it, under way */
-	int wd;		    /* directories: the watch; 0: none */
-	bool closed;	    /* in s->closed */
+	int wd;		    /* the watch; 0: none */
+	struct node *watched_before, *watched_after; /* regular files with one, by age */
+	bool closed;				     /* in s->closed */
 };
 
 /* A node in use: counted, and its descriptor open where asked. */
