@@ -6,6 +6,7 @@
 #include "agent/files.h"
 
 #include "agent/handles.h"
+#include "agent/watch.h"
 #include "common/cleanup.h"
 
 #include <fcntl.h>
@@ -59,25 +60,18 @@ static int stat_node(struct request *r, uint64_t num, uint64_t fh, struct sys_st
 	if (h)
 		return sys_statx(h->fd, "", stx) < 0 ? -errno : 0;
 	if (S_ISDIR(pin.node->type) || pin_has_fd(&pin)) {
-		/* Directories are worth a descriptor: they will be walked through. */
+		/* Directories are worth a descriptor, and a watch: they will be walked through. */
 		uint64_t n = pin.node->num;
 
 		unpin(&pin);
 		ret = pin_open(r->session, n, &pin);
 		if (ret < 0)
 			return ret;
+		if (S_ISDIR(pin.node->type))
+			watch_dir(&pin);
 		return sys_statx(pin.fd, "", stx) < 0 ? -errno : 0;
 	}
 	return stat_named(r, &pin, stx);
-}
-
-static int reply_attr(struct request *r, const struct sys_statx *stx)
-{
-	struct proto_attr attr;
-
-	files_attr(stx, &attr);
-	proto_put_attr(&r->out, &attr);
-	return 0;
 }
 
 int files_getattr(struct request *r)
@@ -90,7 +84,9 @@ int files_getattr(struct request *r)
 	if (!wire_end(&r->in))
 		return bad_request(r);
 	ret = stat_node(r, num, fh, &stx);
-	return ret < 0 ? ret : reply_attr(r, &stx);
+	if (!ret)
+		files_tell(r, num, &stx);
+	return ret;
 }
 
 /* Opens through the descriptor the pin has; -ENOENT where there is no /proc. */
@@ -247,6 +243,28 @@ static int set_rest(
 	return ret;
 }
 
+static int set_attr(struct request *r, uint64_t num, struct pin *pin, const struct handle *h,
+	bool by_fh, const struct proto_setattr *set)
+{
+	int ret = 0;
+
+	if (set->mask & PROTO_SET_ATTR_SIZE) {
+		/* Without fh it is truncate(2): the file's permissions count, not the handle's. */
+		ret = files_act(r);
+		if (!ret)
+			ret = set_size(r, pin, by_fh ? h : NULL, set->size);
+	}
+	if (ret < 0 || !(set->mask & ~(uint32_t)PROTO_SET_ATTR_SIZE))
+		return ret;
+	if (!h) {
+		unpin(pin);
+		ret = pin_open(r->session, num, pin);
+		if (ret < 0)
+			return ret;
+	}
+	return set_rest(r, h ? h->fd : pin->fd, !h, S_ISLNK(pin->node->type), set);
+}
+
 int files_setattr(struct request *r)
 {
 	uint64_t num = wire_get_u64(&r->in);
@@ -255,7 +273,8 @@ int files_setattr(struct request *r)
 	auto_unpin struct pin pin = PIN_NONE;
 	struct proto_setattr set;
 	struct sys_statx stx;
-	int ret;
+	bool stat;
+	int ret, after;
 
 	proto_get_setattr(&r->in, &set);
 	if (!wire_end(&r->in) || set.mask & ~(uint32_t)PROTO_SET_ATTR_ALL)
@@ -267,25 +286,14 @@ int files_setattr(struct request *r)
 		return ret;
 	if (!h)
 		h = handle_of(r->session, pin.node);
-	if (set.mask & PROTO_SET_ATTR_SIZE) {
-		/* Without fh it is truncate(2): the file's permissions count, not the handle's. */
-		ret = files_act(r);
-		if (!ret)
-			ret = set_size(r, &pin, fh ? h : NULL, set.size);
-		if (ret < 0)
-			return ret;
-	}
-	if (set.mask & ~(uint32_t)PROTO_SET_ATTR_SIZE) {
-		if (!h) {
-			unpin(&pin);
-			ret = pin_open(r->session, num, &pin);
-			if (ret < 0)
-				return ret;
-		}
-		ret = set_rest(r, h ? h->fd : pin.fd, !h, S_ISLNK(pin.node->type), &set);
-		if (ret < 0)
-			return ret;
-	}
-	ret = stat_node(r, num, fh, &stx);
-	return ret < 0 ? ret : reply_attr(r, &stx);
+	stat = stat_node(r, num, fh, &stx) == 0;
+	watch_own_begin(r->session, pin.node, stat ? &stx : NULL);
+	ret = set_attr(r, num, &pin, h, fh != 0, &set);
+	after = stat_node(r, num, fh, &stx);
+	watch_own_end(r->session, pin.node, after < 0 ? NULL : &stx);
+	if (!ret)
+		ret = after;
+	if (!ret)
+		files_tell(r, num, &stx);
+	return ret;
 }

@@ -190,6 +190,7 @@ static int enqueue(struct conn *c, struct buf *frame)
 		}
 		memcpy(k->data, frame->data, frame->len);
 	} else {
+		k->cap = k->len; /* no room for another */
 		k->data = frame->data;
 		*frame = (struct buf){.max = frame->max};
 	}

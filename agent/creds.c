@@ -7,9 +7,11 @@
 #include "agent/creds.h"
 
 #include "agent/sys.h"
+#include "common/proto.h"
 
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 #include <unistd.h>
 
 static struct user known;	  /* constant after creds_init() */
@@ -18,7 +20,8 @@ static uint32_t own_uid, own_gid; /* constant after creds_init() */
 static _Thread_local struct {
 	bool changed; /* false: as at the thread's start, the agent's own */
 	uint32_t uid, gid;
-	bool groups; /* those of the known user */
+	size_t n_groups;
+	gid_t groups[PROTO_GROUPS_MAX];
 } now;
 
 void creds_init(const struct user *user)
@@ -34,10 +37,17 @@ static int refused(uint32_t uid, uint32_t gid, struct err *err)
 		err, EPERM, "the agent may not act as %u:%u: it lacks SETUID or SETGID", uid, gid);
 }
 
-int creds_become(uint32_t uid, uint32_t gid, struct err *err)
+static bool same_groups(const gid_t *groups, size_t n)
 {
-	bool groups = known.n_groups && uid == known.uid;
+	return n == now.n_groups && (!n || memcmp(groups, now.groups, n * sizeof(*groups)) == 0);
+}
 
+int creds_become(uint32_t uid, uint32_t gid, const gid_t *groups, size_t n_groups, struct err *err)
+{
+	if (!n_groups && uid == known.uid) {
+		groups = known.groups;
+		n_groups = known.n_groups;
+	}
 	if (!now.changed) {
 		now.uid = own_uid;
 		now.gid = own_gid;
@@ -46,12 +56,13 @@ int creds_become(uint32_t uid, uint32_t gid, struct err *err)
 			return refused(uid, gid, err);
 		now.changed = true;
 	}
-	if (uid == now.uid && gid == now.gid && groups == now.groups)
+	if (uid == now.uid && gid == now.gid && same_groups(groups, n_groups))
 		return 0;
-	if (groups != now.groups) {
-		if (sys_setgroups(groups ? known.n_groups : 0, known.groups) < 0)
+	if (!same_groups(groups, n_groups)) {
+		if (sys_setgroups(n_groups, groups) < 0)
 			return refused(uid, gid, err);
-		now.groups = groups;
+		memcpy(now.groups, groups, n_groups * sizeof(*groups));
+		now.n_groups = n_groups;
 	}
 	if (gid != now.gid) {
 		if (sys_setfsgid(gid) < 0)
@@ -68,5 +79,5 @@ int creds_become(uint32_t uid, uint32_t gid, struct err *err)
 
 void creds_own(void)
 {
-	creds_become(own_uid, own_gid, NULL);
+	creds_become(own_uid, own_gid, NULL, 0, NULL);
 }

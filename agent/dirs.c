@@ -5,6 +5,7 @@
 
 #include "agent/files.h"
 #include "agent/handles.h"
+#include "agent/watch.h"
 #include "common/cleanup.h"
 
 #include <fcntl.h>
@@ -45,6 +46,7 @@ int dirs_open(struct request *r)
 		return ret;
 	if (!S_ISDIR(pin.node->type))
 		return -ENOTDIR;
+	watch_dir(&pin);
 	ret = files_act(r);
 	if (ret < 0)
 		return ret;
@@ -99,6 +101,7 @@ static bool put_entry(struct listing *l, const struct sys_dirent *d)
 		e.ino = stx.ino;
 		e.type = stx.mode & S_IFMT;
 		files_attr(&stx, &e.attr);
+		watch_tell(l->r->session, num, &stx, &e.attr);
 	}
 	proto_put_dirent(out, &e);
 	if (out->len > l->end || out->error) {

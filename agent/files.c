@@ -7,6 +7,7 @@
 
 #include "agent/creds.h"
 #include "agent/handles.h"
+#include "agent/watch.h"
 #include "common/cleanup.h"
 
 #include <fcntl.h>
@@ -14,6 +15,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+
+#define LARGE_BLOCKS (64u << 11) /* 64 MiB: freeing it takes long */
 
 static void attr_time(struct proto_time *to, const struct sys_time *t)
 {
@@ -40,14 +43,32 @@ void files_attr(const struct sys_statx *stx, struct proto_attr *a)
 	attr_time(&a->btime, &stx->btime);
 }
 
+const struct sys_statx *files_stat(int fd, struct sys_statx *stx)
+{
+	return sys_statx(fd, "", stx) < 0 ? NULL : stx;
+}
+
 int files_act(struct request *r)
 {
-	return creds_become(r->head.uid, r->head.gid, &r->err);
+	gid_t groups[PROTO_GROUPS_MAX];
+	struct wire_in in = wire_in(r->groups, (size_t)r->head.error * 4);
+
+	for (unsigned i = 0; i < r->head.error; i++)
+		groups[i] = wire_get_u32(&in);
+	return creds_become(r->head.uid, r->head.gid, groups, r->head.error, &r->err);
+}
+
+void files_tell(struct request *r, uint64_t num, const struct sys_statx *stx)
+{
+	struct proto_attr attr;
+
+	files_attr(stx, &attr);
+	watch_tell(r->session, num, stx, &attr);
+	proto_put_attr(&r->out, &attr);
 }
 
 int files_made(struct request *r, const struct pin *parent, const char *name, uint64_t num)
 {
-	struct proto_attr attr;
 	struct sys_statx stx;
 	int ret;
 
@@ -56,8 +77,7 @@ int files_made(struct request *r, const struct pin *parent, const char *name, ui
 	ret = node_add(r->session, num, parent, name, &stx);
 	if (ret < 0)
 		return ret;
-	files_attr(&stx, &attr);
-	proto_put_attr(&r->out, &attr);
+	files_tell(r, num, &stx);
 	return 0;
 }
 
@@ -70,7 +90,10 @@ static int begin_make(struct request *r, uint64_t parent, uint64_t num, struct p
 	if (node_taken(r->session, num))
 		return -EEXIST;
 	ret = pin_open(r->session, parent, pin);
-	return ret < 0 ? ret : files_act(r);
+	if (ret < 0)
+		return ret;
+	watch_dir(pin);
+	return files_act(r);
 }
 
 int files_lookup(struct request *r)
@@ -84,7 +107,13 @@ int files_lookup(struct request *r)
 	if (!wire_end(&r->in))
 		return bad_request(r);
 	ret = begin_make(r, parent, num, &pin);
-	return ret < 0 ? ret : files_made(r, &pin, name, num);
+	if (!ret)
+		ret = files_made(r, &pin, name, num);
+	if (ret != -ENOENT || !watch_sees(&pin))
+		return ret;
+	/* There is none, and the daemon will hear when there is. */
+	proto_put_attr(&r->out, &(struct proto_attr){.cache = PROTO_CACHE_NAME});
+	return 0;
 }
 
 int files_forget(struct request *r)
@@ -141,6 +170,7 @@ int files_symlink(struct request *r)
 		return ret;
 	if (symlinkat(target, pin.fd, name) < 0)
 		return -errno;
+	watch_own_names(&pin);
 	return files_made(r, &pin, name, num);
 }
 
@@ -164,6 +194,7 @@ int files_mknod(struct request *r)
 		return ret;
 	if (mknodat(pin.fd, name, mode & (S_IFMT | 07777), 0) < 0)
 		return -errno;
+	watch_own_names(&pin);
 	return files_made(r, &pin, name, num);
 }
 
@@ -183,7 +214,36 @@ int files_mkdir(struct request *r)
 		return ret;
 	if (mkdirat(pin.fd, name, mode & 07777) < 0)
 		return -errno;
+	watch_own_names(&pin);
 	return files_made(r, &pin, name, num);
+}
+
+static void *close_late(void *arg)
+{
+	close((int)(intptr_t)arg);
+	return NULL;
+}
+
+/* A removed file's blocks are freed when its last descriptor goes. Where that may take long it is
+ * not for the loop to wait; the removal itself is the loop's, which expects its event. */
+static void let_go(int fd)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	struct sys_statx stx;
+	int failed = -1;
+
+	if (fd < 0)
+		return;
+	if (sys_statx(fd, "", &stx) == 0 && stx.nlink == 0 && stx.blocks > LARGE_BLOCKS) {
+		pthread_attr_init(&attr);
+		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+		pthread_attr_setstacksize(&attr, 64u << 10);
+		failed = pthread_create(&thread, &attr, close_late, (void *)(intptr_t)fd);
+		pthread_attr_destroy(&attr);
+	}
+	if (failed)
+		close(fd);
 }
 
 static int remove_name(struct request *r, int flags)
@@ -191,7 +251,7 @@ static int remove_name(struct request *r, int flags)
 	uint64_t parent = wire_get_u64(&r->in);
 	cleanup_free char *name = proto_get_name(&r->in);
 	auto_unpin struct pin pin = PIN_NONE;
-	int ret;
+	int ret, held;
 
 	if (!wire_end(&r->in))
 		return bad_request(r);
@@ -200,7 +260,14 @@ static int remove_name(struct request *r, int flags)
 		ret = files_act(r);
 	if (ret < 0)
 		return ret;
-	return unlinkat(pin.fd, name, flags) < 0 ? -errno : 0;
+	held = flags ? -1 : sys_open_beneath(pin.fd, name, O_PATH, 0);
+	ret = unlinkat(pin.fd, name, flags) < 0 ? -errno : 0;
+	let_go(held);
+	if (ret < 0)
+		return ret;
+	watch_expect_removed(&pin, name, false);
+	watch_own_names(&pin);
+	return 0;
 }
 
 int files_unlink(struct request *r)
@@ -230,12 +297,19 @@ int files_rename(struct request *r)
 	if (!ret)
 		ret = pin_open(r->session, newparent, &to);
 	if (!ret)
+		watch_dir(&to);
+	if (!ret)
 		ret = files_act(r);
 	if (ret < 0)
 		return ret;
 	/* The protocol's two flags are the kernel's. */
 	if (sys_renameat2(from.fd, name, to.fd, newname, flags) < 0)
 		return -errno;
+	watch_expect_removed(&from, name, true);
+	if (flags & PROTO_RENAME_EXCHANGE)
+		watch_expect_removed(&to, newname, true);
+	watch_own_names(&from);
+	watch_own_names(&to);
 	if (from.node != to.node || strcmp(name, newname) != 0)
 		node_moved(r->session, from.node, name, to.node, newname,
 			flags & PROTO_RENAME_EXCHANGE);
@@ -279,7 +353,6 @@ int files_link(struct request *r)
 	cleanup_free char *newname = proto_get_name(&r->in);
 	auto_unpin struct pin of = PIN_NONE;
 	auto_unpin struct pin to = PIN_NONE;
-	struct proto_attr attr;
 	struct sys_statx stx;
 	int ret;
 
@@ -294,10 +367,10 @@ int files_link(struct request *r)
 		ret = link_node(&of, to.fd, newname);
 	if (ret < 0)
 		return ret;
+	watch_own_names(&to);
 	if (sys_statx(of.fd, "", &stx) < 0)
 		return -errno;
-	files_attr(&stx, &attr);
-	proto_put_attr(&r->out, &attr);
+	files_tell(r, num, &stx);
 	return 0;
 }
 

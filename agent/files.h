@@ -22,8 +22,13 @@ int files_statfs(struct request *r);
 /* A statx as the protocol has it. */
 void files_attr(const struct sys_statx *stx, struct proto_attr *a);
 
+/* stx, filled in; NULL: not to be had. */
+const struct sys_statx *files_stat(int fd, struct sys_statx *stx);
+
 /* Sets r's caller's rights; what follows is done with them. */
 int files_act(struct request *r);
+/* The node's attributes into the reply, and remembered as told. */
+void files_tell(struct request *r, uint64_t num, const struct sys_statx *stx);
 
 /* Remembers parent/name as node num and puts its attr into the reply. */
 int files_made(struct request *r, const struct pin *parent, const char *name, uint64_t num);

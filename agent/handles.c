@@ -33,6 +33,7 @@ int handle_add(struct session *s, uint64_t num, struct node *node, int fd, int f
 	h->node = node;
 	h->fd = fd;
 	h->refs = 1;
+	h->readable = (flags & O_ACCMODE) != O_WRONLY;
 	h->writable = (flags & O_ACCMODE) != O_RDONLY;
 	h->append = flags & O_APPEND;
 	h->dir = flags & O_DIRECTORY;

@@ -11,7 +11,7 @@ struct handle {
 	struct handle *next; /* of the same node; protected by s->lock */
 	unsigned refs;	     /* protected by s->lock */
 	int fd;
-	bool writable, append, dir;
+	bool readable, writable, append, dir;
 	pthread_mutex_t lock; /* directories: one reader of fd's position at a time */
 };
 

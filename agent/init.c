@@ -10,7 +10,9 @@
 #include "agent/creds.h"
 #include "agent/job.h"
 #include "agent/jobs.h"
+#include "agent/locks.h"
 #include "agent/server.h"
+#include "agent/watch.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 
@@ -197,7 +199,7 @@ static int sooner(int a, int b)
 
 static int tick(void *arg)
 {
-	int left = sooner(job_tick(), sessions_expire());
+	int left = sooner(sooner(job_tick(), locks_tick()), sessions_expire());
 
 	(void)arg;
 	if (self.kill_at_ms) {
@@ -288,7 +290,11 @@ int init_run(const struct init_options *o)
 	sessions_init(self.launch.root_fd, o->workspace, node_fds);
 	ret = loop_init();
 	if (!ret)
+		watch_init();
+	if (!ret)
 		ret = init_signals();
+	if (!ret)
+		ret = locks_init();
 	if (!ret)
 		ret = jobs_init(state_fd, &self.launch);
 	listen_fd = ret < 0 ? ret : listen_at(o->state);

@@ -5,6 +5,8 @@
 
 #include "agent/files.h"
 #include "agent/handles.h"
+#include "agent/locks.h"
+#include "agent/watch.h"
 #include "common/cleanup.h"
 
 #include <fcntl.h>
@@ -32,6 +34,17 @@ static int flags_of(uint32_t o)
 	return flags; /* O_DIRECT would ask for aligned memory and offsets: the cache serves it */
 }
 
+static int truncate_own(struct session *s, struct node *n, int fd)
+{
+	struct sys_statx stx;
+	int ret;
+
+	watch_own_begin(s, n, files_stat(fd, &stx));
+	ret = ftruncate(fd, 0) < 0 ? -errno : 0;
+	watch_own_end(s, n, files_stat(fd, &stx));
+	return ret;
+}
+
 int io_open(struct request *r)
 {
 	uint64_t num = wire_get_u64(&r->in);
@@ -52,8 +65,13 @@ int io_open(struct request *r)
 	if (fd < 0)
 		return fd;
 	/* Only now, when it is known to be the right file. */
-	if (o & PROTO_O_TRUNC && flags & (O_WRONLY | O_RDWR) && ftruncate(fd, 0) < 0)
-		return -errno;
+	if (o & PROTO_O_TRUNC && flags & (O_WRONLY | O_RDWR)) {
+		ret = truncate_own(r->session, pin.node, fd);
+		if (ret < 0)
+			return ret;
+	}
+	watch_drain(); /* what was done before this open is told before its answer */
+	wire_u32(&r->out, watch_keeps(r->session, pin.node, fd) ? PROTO_OPENED_KEEP : 0);
 	return handle_add(r->session, fh, pin.node, steal_fd(&fd), flags);
 }
 
@@ -106,7 +124,6 @@ int io_create(struct request *r)
 	auto_unpin struct pin pin = PIN_NONE;
 	auto_unpin struct pin made = PIN_NONE;
 	cleanup_close int fd = -1;
-	struct proto_attr attr;
 	struct sys_statx stx;
 	int flags = flags_of(o), ret;
 
@@ -115,13 +132,16 @@ int io_create(struct request *r)
 	if (node_taken(r->session, num) || handle_taken(r->session, fh))
 		return -EEXIST;
 	ret = pin_open(r->session, parent, &pin);
-	if (!ret)
-		ret = files_act(r);
+	if (ret < 0)
+		return ret;
+	watch_dir(&pin);
+	ret = files_act(r);
 	if (ret < 0)
 		return ret;
 	fd = create_at(&pin, name, o, flags, mode);
 	if (fd < 0)
 		return fd;
+	watch_own_names(&pin);
 	if (sys_statx(fd, "", &stx) < 0)
 		return -errno;
 	ret = node_add(r->session, num, &pin, name, &stx);
@@ -133,8 +153,7 @@ int io_create(struct request *r)
 		node_forget(r->session, num);
 		return ret;
 	}
-	files_attr(&stx, &attr);
-	proto_put_attr(&r->out, &attr);
+	files_tell(r, num, &stx);
 	return 0;
 }
 
@@ -166,6 +185,7 @@ int io_read(struct request *r)
 	h = handle_get(r->session, fh);
 	if (!h)
 		return -EBADF;
+	watch_tell_read(r->session, h->node, h->fd);
 	at = r->out.len;
 	wire_u32(&r->out, 0);
 	p = buf_reserve(&r->out, size);
@@ -195,6 +215,7 @@ int io_write(struct request *r)
 	size_t size, len = 0;
 	const uint8_t *p = wire_get_bytes(&r->in, PROTO_MAX_DATA, &size);
 	auto_handle struct handle *h = NULL;
+	struct sys_statx stx;
 	int ret;
 
 	if (!wire_end(&r->in) || offset > (uint64_t)INT64_MAX - size)
@@ -206,6 +227,7 @@ int io_write(struct request *r)
 	ret = files_act(r);
 	if (ret < 0)
 		return ret;
+	watch_own_begin(r->session, h->node, files_stat(h->fd, &stx));
 	while (len < size) {
 		/* With O_APPEND Linux's pwrite writes at the end, whatever the offset. */
 		ssize_t n = pwrite(h->fd, p + len, size - len, (off_t)(offset + len));
@@ -213,13 +235,15 @@ int io_write(struct request *r)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && !len)
-			return -errno;
+			ret = -errno;
 		if (n <= 0)
 			break;
 		len += (size_t)n;
 	}
-	wire_u32(&r->out, (uint32_t)len);
-	return 0;
+	watch_own_end(r->session, h->node, files_stat(h->fd, &stx));
+	if (!ret)
+		wire_u32(&r->out, (uint32_t)len);
+	return ret;
 }
 
 int io_fsync(struct request *r)
@@ -239,8 +263,13 @@ int io_fsync(struct request *r)
 int io_close(struct request *r)
 {
 	uint64_t fh = wire_get_u64(&r->in);
+	auto_handle struct handle *h = wire_end(&r->in) ? handle_get(r->session, fh) : NULL;
 
-	if (wire_end(&r->in))
-		handle_close(r->session, fh);
+	if (!h)
+		return 0;
+	if (h->writable)
+		watch_expect_closed(r->session, h->node);
+	locks_closed(r->session, fh);
+	handle_close(r->session, fh);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "agent/launch.h"
 #include "agent/ledger.h"
 #include "agent/tree.h"
+#include "agent/watch.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 
@@ -140,6 +141,8 @@ static void answer_all(struct waiter **list, const struct job *j, int failure)
 			code = -job_put(&b, j);
 		else if (!code && w->type == PROTO_JOB_START)
 			wire_u32(&b, (uint32_t)j->pid);
+		if (w->conn->session)
+			proto_set_seq(&b, begun, changes_seq(w->conn->session));
 		if (!code && proto_end(&b, begun) == 0) {
 			conn_reply(w->conn, &b, 0);
 		} else {
@@ -228,6 +231,7 @@ static void prune(void)
 /* The output is stored: now it has ended. */
 static void job_finish(struct job *j)
 {
+	watch_barrier(); /* whoever hears of the end sees what it did */
 	j->ending = false;
 	if (j->start_failed) {
 		j->result = PROTO_RESULT_START_FAILED;

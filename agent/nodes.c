@@ -10,6 +10,7 @@
 #include "agent/nodes.h"
 
 #include "agent/creds.h"
+#include "agent/watch.h"
 #include "common/cleanup.h"
 
 #include <fcntl.h>
@@ -26,11 +27,52 @@ static uint64_t name_key(const struct node *parent, const char *name)
 	return h;
 }
 
-static struct node *by_num(struct session *s, uint64_t num)
+struct node *node_by_num(struct session *s, uint64_t num)
 {
 	struct link *l = table_find(&s->nodes, num);
 
 	return l ? link_of(l, struct node, by_num) : NULL;
+}
+
+static uint64_t ino_key(uint64_t dev, uint64_t ino)
+{
+	return (dev ^ ino * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+}
+
+struct node *node_by_ino(struct session *s, const struct sys_statx *stx, struct node *prev)
+{
+	struct link *l = prev ? table_next(&prev->by_ino)
+			      : table_find(&s->inos, ino_key(sys_dev(stx), stx->ino));
+
+	for (; l; l = table_next(l)) {
+		struct node *n = link_of(l, struct node, by_ino);
+
+		if (n->ino == stx->ino && n->dev == sys_dev(stx))
+			return n;
+	}
+	return NULL;
+}
+
+struct node *node_by_name(
+	struct session *s, const struct node *dir, const char *name, struct node *prev)
+{
+	struct link *l =
+		prev ? table_next(&prev->by_name) : table_find(&s->names, name_key(dir, name));
+
+	for (; l; l = table_next(l)) {
+		struct node *n = link_of(l, struct node, by_name);
+
+		if (n->parent == dir && strcmp(n->name, name) == 0)
+			return n;
+	}
+	return NULL;
+}
+
+void nodes_untell(struct session *s)
+{
+	for (size_t i = 0; i < s->nodes.n_slots; i++)
+		for (struct link *l = s->nodes.slots[i]; l; l = l->next)
+			link_of(l, struct node, by_num)->told = 0;
 }
 
 static bool is_root(const struct node *n)
@@ -83,6 +125,7 @@ void node_release(struct session *s, struct node *n)
 	/* A loop, not a recursion: a tree may be as deep as the sandbox likes. */
 	for (; n && --n->refs == 0; n = parent) {
 		parent = n->parent;
+		watch_forget(s, n);
 		close_fd(s, n);
 		free(n->name);
 		free(n);
@@ -131,6 +174,7 @@ void nodes_fini(struct session *s)
 		node_release(s, link_of(l, struct node, by_num));
 	table_fini(&s->nodes);
 	table_fini(&s->names);
+	table_fini(&s->inos);
 }
 
 /* Opens n, whose parent's descriptor is dirfd, with the agent's own rights; -ESTALE if it is not
@@ -213,7 +257,7 @@ int pin_node(struct session *s, uint64_t num, struct pin *pin)
 	struct node *n;
 
 	pthread_mutex_lock(&s->lock);
-	n = by_num(s, num);
+	n = node_by_num(s, num);
 	if (n) {
 		n->refs++;
 		*pin = (struct pin){.s = s, .node = n, .fd = -1};
@@ -295,12 +339,16 @@ int node_add(struct session *s, uint64_t num, const struct pin *parent, const ch
 	n->refs = 1;
 	n->known = true;
 	pthread_mutex_lock(&s->lock);
-	if (num < PROTO_NODE_FIRST || by_num(s, num))
+	if (num < PROTO_NODE_FIRST || node_by_num(s, num))
 		ret = -EEXIST;
 	else if (table_add(&s->nodes, &n->by_num, num) < 0)
 		ret = -ENOMEM;
 	else if (table_add(&s->names, &n->by_name, name_key(parent->node, name)) < 0) {
 		table_del(&s->nodes, &n->by_num);
+		ret = -ENOMEM;
+	} else if (table_add(&s->inos, &n->by_ino, ino_key(n->dev, n->ino)) < 0) {
+		table_del(&s->nodes, &n->by_num);
+		table_del(&s->names, &n->by_name);
 		ret = -ENOMEM;
 	} else {
 		n->parent = parent->node;
@@ -319,7 +367,7 @@ bool node_taken(struct session *s, uint64_t num)
 	bool taken;
 
 	pthread_mutex_lock(&s->lock);
-	taken = num < PROTO_NODE_FIRST || by_num(s, num);
+	taken = num < PROTO_NODE_FIRST || node_by_num(s, num);
 	pthread_mutex_unlock(&s->lock);
 	return taken;
 }
@@ -329,11 +377,16 @@ void node_forget(struct session *s, uint64_t num)
 	struct node *n;
 
 	pthread_mutex_lock(&s->lock);
-	n = num < PROTO_NODE_FIRST ? NULL : by_num(s, num);
+	n = num < PROTO_NODE_FIRST ? NULL : node_by_num(s, num);
 	if (n) {
 		table_del(&s->nodes, &n->by_num);
 		table_del(&s->names, &n->by_name);
+		table_del(&s->inos, &n->by_ino);
+		table_trim(&s->nodes);
+		table_trim(&s->names);
+		table_trim(&s->inos);
 		n->known = false;
+		watch_forget(s, n);
 		node_release(s, n);
 	}
 	pthread_mutex_unlock(&s->lock);

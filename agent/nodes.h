@@ -8,7 +8,7 @@
 struct handle;
 
 struct node {
-	struct link by_num, by_name;
+	struct link by_num, by_name, by_ino;
 	struct node *parent; /* counted; NULL for the two roots */
 	char *name;
 	uint64_t num, dev, ino;
@@ -19,6 +19,14 @@ struct node {
 	bool known;		    /* in the tables */
 	struct node *newer, *older; /* when fd is open and this is no root */
 	struct handle *handles;	    /* open ones of this node */
+
+	/* watch.c's: what the daemon was told last, as hashes of a stat; 0: nothing that holds. */
+	uint64_t told, told_data;
+	uint64_t own_data;  /* told_data after the daemon's own last write */
+	int64_t foreign_ms; /* when others last closed it after writing; 0: never seen */
+	unsigned writing;   /* operations of the daemon's own on it, under way */
+	int wd;		    /* directories: the watch; 0: none */
+	bool closed;	    /* in s->closed */
 };
 
 /* A node in use: counted, and its descriptor open where asked. */
@@ -33,6 +41,13 @@ struct pin {
 
 int nodes_init(struct session *s, int root_fd, const char *workspace);
 void nodes_fini(struct session *s);
+
+/* With s->lock held; the last two go on after prev, NULL begins and ends. */
+struct node *node_by_num(struct session *s, uint64_t num);
+struct node *node_by_ino(struct session *s, const struct sys_statx *stx, struct node *prev);
+struct node *node_by_name(
+	struct session *s, const struct node *dir, const char *name, struct node *prev);
+void nodes_untell(struct session *s); /* nothing that was told holds any more */
 
 /* -ESTALE: no such node, or another file is in its place. */
 int pin_node(struct session *s, uint64_t num, struct pin *pin); /* without fd */

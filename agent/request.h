@@ -16,11 +16,12 @@ struct request {
 	struct session *session; /* the connection's; NULL only in HELLO */
 	const struct op *op;
 	struct proto_head head;
-	struct wire_in in; /* the body; the handler reads it to its end */
-	uint8_t *body;	   /* what in points into, if it is the request's own */
-	struct buf out;	   /* a frame that has been begun: the handler adds the body */
-	size_t cost;	   /* bytes that this request may hold until it is answered */
-	struct err err;	   /* words for a failure; optional */
+	const uint8_t *groups; /* of the caller: head.error of them, 4 bytes each, in the body */
+	struct wire_in in;     /* the body after those; the handler reads it to its end */
+	uint8_t *body;	       /* what in points into, if it is the request's own */
+	struct buf out;	       /* a frame that has been begun: the handler adds the body */
+	size_t cost;	       /* bytes that this request may hold until it is answered */
+	struct err err;	       /* words for a failure; optional */
 };
 
 /* A handler returns 0 (out is the reply), -errno (err may have words), or PARKED: it has kept

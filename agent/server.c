@@ -11,6 +11,9 @@
 #include "agent/io.h"
 #include "agent/job.h"
 #include "agent/jobs.h"
+#include "agent/locks.h"
+#include "agent/object.h"
+#include "agent/range.h"
 #include "agent/workers.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -40,7 +43,7 @@ static const struct op ops[OPS] = {
 	[PROTO_SYMLINK] = {.run = files_symlink},
 	[PROTO_MKNOD] = {.run = files_mknod},
 	[PROTO_MKDIR] = {.run = files_mkdir},
-	[PROTO_UNLINK] = {.run = files_unlink, .slow = true},
+	[PROTO_UNLINK] = {.run = files_unlink},
 	[PROTO_RMDIR] = {.run = files_rmdir},
 	[PROTO_RENAME] = {.run = files_rename},
 	[PROTO_LINK] = {.run = files_link},
@@ -53,6 +56,21 @@ static const struct op ops[OPS] = {
 	[PROTO_OPENDIR] = {.run = dirs_open},
 	[PROTO_READDIR] = {.run = dirs_read, .slow = true},
 	[PROTO_STATFS] = {.run = files_statfs, .slow = true},
+	[PROTO_CHANGES] = {.run = changes_ask, .own = true},
+	[PROTO_ACCESS] = {.run = access_check},
+	[PROTO_GETXATTR] = {.run = xattr_get},
+	[PROTO_SETXATTR] = {.run = xattr_set},
+	[PROTO_LISTXATTR] = {.run = xattr_list},
+	[PROTO_REMOVEXATTR] = {.run = xattr_remove},
+	[PROTO_FALLOCATE] = {.run = range_allocate, .slow = true},
+	[PROTO_LSEEK] = {.run = range_seek, .slow = true},
+	[PROTO_COPY] = {.run = range_copy, .slow = true},
+
+	/* Locks are the loop's too, and what waits has a thread of its own. */
+	[PROTO_LOCK] = {.run = locks_lock, .own = true},
+	[PROTO_LOCK_TEST] = {.run = locks_test, .own = true},
+	[PROTO_LOCK_DROP] = {.run = locks_drop, .own = true},
+	[PROTO_FLOCK] = {.run = locks_flock, .own = true},
 
 	/* Jobs are the loop's own: never slow. */
 	[PROTO_JOB_OPEN] = {.run = jobs_open, .own = true},
@@ -78,8 +96,11 @@ static int cancel(struct request *r)
 {
 	uint64_t id = wire_get_u64(&r->in);
 
-	if (wire_end(&r->in))
+	if (wire_end(&r->in) && id) {
 		jobs_cancel(r->conn, id);
+		locks_cancel(r->conn, id);
+		changes_cancel(r->session, r->conn, id);
+	}
 	return 0;
 }
 
@@ -133,6 +154,8 @@ static void answer(struct request *r)
 			conn_uncount(r->conn, r->cost);
 		return;
 	}
+	if (r->session)
+		proto_set_seq(&r->out, begun, changes_seq(r->session));
 	if (!ret)
 		ret = proto_end(&r->out, begun);
 	if (ret < 0) {
@@ -174,6 +197,15 @@ static size_t cost_of(const struct request *r)
 	return r->head.len + (asked < PROTO_MAX_DATA ? asked : PROTO_MAX_DATA);
 }
 
+/* The groups stand before all else. */
+static void read_body(struct request *r, const uint8_t *body)
+{
+	r->in = wire_in(body, r->head.len);
+	r->groups = body;
+	for (unsigned i = 0; i < r->head.error; i++)
+		wire_get_u32(&r->in);
+}
+
 /* Makes r (or a new request) one that outlives this call, and gives it to a worker. */
 static bool to_worker(
 	struct conn *c, struct request *on_stack, struct request *r, const uint8_t *body)
@@ -195,7 +227,7 @@ static bool to_worker(
 		*r = *on_stack;
 		r->body = own;
 	}
-	r->in = wire_in(r->body, r->head.len);
+	read_body(r, r->body);
 	conn_get(c);
 	session_get(r->session);
 	workers_add(r);
@@ -211,6 +243,10 @@ static bool take(struct conn *c, struct request *now, struct request **r, const 
 
 	if (!c->greeted && h->type != PROTO_HELLO) {
 		log_warn("a connection did not begin with HELLO");
+		return false;
+	}
+	if (h->error > PROTO_GROUPS_MAX || now->in.bad) {
+		log_warn("a request with %u groups", h->error);
 		return false;
 	}
 	if (!h->id && !(known && now->op->one_way)) {
@@ -242,7 +278,7 @@ bool server_frame(
 	bool ok;
 
 	now.op = h->type < OPS ? &ops[h->type] : NULL;
-	now.in = wire_in(body, h->len);
+	read_body(&now, body);
 	ok = take(c, &now, &r, body);
 	if (r)
 		free(r->body);
@@ -256,8 +292,11 @@ void server_gone(struct conn *c)
 		if (conns[i] == c)
 			conns[i] = NULL;
 	job_unpark(c, 0);
-	if (c->session)
+	locks_gone(c);
+	if (c->session) {
+		changes_cancel(c->session, c, 0);
 		session_detach(c->session);
+	}
 	c->session = NULL;
 }
 

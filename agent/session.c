@@ -7,13 +7,16 @@
 
 #include "agent/clock.h"
 #include "agent/handles.h"
+#include "agent/locks.h"
 #include "agent/nodes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define DETACHED_MAX 8
+#define SESSIONS_MAX 80 /* with a connection each, and those */
 #define DETACHED_MS  (10 * 60 * 1000)
+#define LOCKS_MS     (10 * 1000) /* a daemon that was killed must not keep a database locked */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct session *all; /* protected by lock */
@@ -30,8 +33,11 @@ void sessions_init(int root, const char *path, unsigned max)
 
 static void session_free(struct session *s)
 {
+	locks_fini(s);
 	handles_fini(s);
 	nodes_fini(s);
+	changes_fini(&s->changes);
+	free(s->closed);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
@@ -58,6 +64,7 @@ struct session *session_attach(const uint8_t *name, bool *resumed)
 			goto out;
 		memcpy(s->name, name, PROTO_SESSION);
 		pthread_mutex_init(&s->lock, NULL);
+		changes_init(&s->changes);
 		s->max_fds = max_fds;
 		s->refs = 1;
 		if (nodes_init(s, root_fd, workspace) < 0) {
@@ -80,6 +87,34 @@ void session_get(struct session *s)
 	pthread_mutex_lock(&lock);
 	s->refs++;
 	pthread_mutex_unlock(&lock);
+}
+
+bool session_try_get(struct session *s)
+{
+	bool alive;
+
+	pthread_mutex_lock(&lock);
+	alive = s->refs > 0;
+	s->refs += alive;
+	pthread_mutex_unlock(&lock);
+	return alive;
+}
+
+void sessions_each(void (*fn)(struct session *s, void *arg), void *arg)
+{
+	struct session *list[SESSIONS_MAX], *s;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (s = all; s && n < SESSIONS_MAX; s = s->next) {
+		s->refs++;
+		list[n++] = s;
+	}
+	pthread_mutex_unlock(&lock);
+	for (unsigned i = 0; i < n; i++) {
+		fn(list[i], arg);
+		session_put(list[i]);
+	}
 }
 
 void session_put(struct session *s)
@@ -118,6 +153,21 @@ static struct session *take_old(void)
 	return s;
 }
 
+/* One, counted, whose locks are over their time. */
+static struct session *take_locked(void)
+{
+	struct session *s;
+
+	pthread_mutex_lock(&lock);
+	for (s = all; s; s = s->next)
+		if (!s->conns && s->locks && clock_ms() - s->detached_ms >= LOCKS_MS)
+			break;
+	if (s)
+		s->refs++;
+	pthread_mutex_unlock(&lock);
+	return s;
+}
+
 void session_detach(struct session *s)
 {
 	pthread_mutex_lock(&lock);
@@ -147,11 +197,15 @@ int sessions_expire(void)
 
 	while ((s = take_old()))
 		session_put(s);
+	while ((s = take_locked())) {
+		locks_lose(s);
+		session_put(s);
+	}
 	pthread_mutex_lock(&lock);
 	for (s = all; s; s = s->next) {
 		if (s->conns)
 			continue;
-		left = s->detached_ms + DETACHED_MS - clock_ms();
+		left = s->detached_ms + (s->locks ? LOCKS_MS : DETACHED_MS) - clock_ms();
 		if (left < 1)
 			left = 1;
 		if (due < 0 || left < due)

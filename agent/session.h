@@ -2,6 +2,7 @@
 /* What a daemon has open here: nodes and handles. Outlives its connection for a while. */
 #pragma once
 
+#include "agent/changes.h"
 #include "agent/table.h"
 #include "common/proto.h"
 
@@ -9,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct locks;
 struct node;
 
 struct session {
@@ -17,13 +19,19 @@ struct session {
 	unsigned conns;
 	unsigned refs; /* connections, requests under way, and the list */
 	int64_t detached_ms;
+	struct locks *locks; /* of locks.c; NULL: there are none; the loop's */
 
 	pthread_mutex_t lock;
 	struct table nodes;	      /* by number; protected by lock, as all that follows */
 	struct table names;	      /* nodes by parent and name */
+	struct table inos;	      /* nodes by device and inode */
 	struct table handles;	      /* by number */
 	struct node *newest, *oldest; /* nodes with a descriptor, by use */
 	unsigned n_fds, max_fds;
+	struct changes changes;
+	uint64_t *closed; /* nodes of files that others closed after writing, until a barrier */
+	unsigned n_closed;
+	bool closed_all; /* too many of them */
 };
 
 /* Before the first session. max_fds: node descriptors that a session may keep. */
@@ -34,6 +42,10 @@ struct session *session_attach(const uint8_t *name, bool *resumed);
 void session_detach(struct session *s); /* its connection has gone */
 void session_get(struct session *s);
 void session_put(struct session *s);
+/* False: it is going. */
+bool session_try_get(struct session *s);
+/* Calls fn for each, without a lock. */
+void sessions_each(void (*fn)(struct session *s, void *arg), void *arg);
 
 /* Is anyone connected with it? */
 bool session_attached(const uint8_t *name);

@@ -10,9 +10,8 @@ static size_t slot_of(uint64_t key, size_t n_slots)
 	return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (n_slots - 1);
 }
 
-static int grow(struct table *t)
+static int resize(struct table *t, size_t n_slots)
 {
-	size_t n_slots = t->n_slots ? t->n_slots * 2 : 16;
 	struct link **slots, *l, *next;
 
 	slots = calloc(n_slots, sizeof(struct link *));
@@ -36,7 +35,7 @@ int table_add(struct table *t, struct link *l, uint64_t key)
 {
 	size_t at;
 
-	if (t->n >= t->n_slots && grow(t) < 0)
+	if (t->n >= t->n_slots && resize(t, t->n_slots ? t->n_slots * 2 : 16) < 0)
 		return -ENOMEM;
 	at = slot_of(key, t->n_slots);
 	l->key = key;
@@ -44,6 +43,12 @@ int table_add(struct table *t, struct link *l, uint64_t key)
 	t->slots[at] = l;
 	t->n++;
 	return 0;
+}
+
+void table_trim(struct table *t)
+{
+	if (t->n_slots > 1024 && t->n * 8 < t->n_slots)
+		resize(t, t->n_slots / 4);
 }
 
 void table_del(struct table *t, struct link *l)

@@ -22,6 +22,9 @@ struct table {
 int table_add(struct table *t, struct link *l, uint64_t key);
 void table_del(struct table *t, struct link *l);
 
+/* Gives memory back after many have gone. */
+void table_trim(struct table *t);
+
 /* The first link of that key, and the next one after l; NULL: none. */
 struct link *table_find(const struct table *t, uint64_t key);
 struct link *table_next(const struct link *l);

@@ -47,6 +47,19 @@ int proto_head(const uint8_t *p, struct proto_head *h)
 	return h->len > PROTO_MAX_BODY ? -EMSGSIZE : 0;
 }
 
+uint64_t proto_seq(const struct proto_head *h)
+{
+	return (uint64_t)h->gid << 32 | h->uid;
+}
+
+void proto_set_seq(struct buf *b, size_t begun, uint64_t seq)
+{
+	if (b->error || b->len < begun + PROTO_HEAD)
+		return;
+	for (int i = 0; i < 8; i++)
+		b->data[begun + 16 + (size_t)i] = (uint8_t)(seq >> (8 * i));
+}
+
 bool proto_name_ok(const uint8_t *p, size_t n)
 {
 	if (n < 1 || n > PROTO_NAME_MAX || memchr(p, '/', n) || memchr(p, 0, n))
@@ -115,6 +128,7 @@ void proto_put_attr(struct buf *b, const struct proto_attr *a)
 	put_time(b, &a->mtime);
 	put_time(b, &a->ctime);
 	put_time(b, &a->btime);
+	wire_u32(b, a->cache);
 }
 
 void proto_get_attr(struct wire_in *in, struct proto_attr *a)
@@ -134,6 +148,9 @@ void proto_get_attr(struct wire_in *in, struct proto_attr *a)
 	get_time(in, &a->mtime);
 	get_time(in, &a->ctime);
 	get_time(in, &a->btime);
+	a->cache = wire_get_u32(in);
+	if (a->cache & ~(uint32_t)PROTO_CACHE_ALL)
+		in->bad = true;
 }
 
 void proto_put_setattr(struct buf *b, const struct proto_setattr *s)
@@ -156,6 +173,46 @@ void proto_get_setattr(struct wire_in *in, struct proto_setattr *s)
 	s->size = wire_get_u64(in);
 	get_time(in, &s->atime);
 	get_time(in, &s->mtime);
+}
+
+void proto_put_lock(struct buf *b, const struct proto_lock *l)
+{
+	wire_u32(b, l->type);
+	wire_u64(b, l->start);
+	wire_u64(b, l->end);
+	wire_u32(b, l->pid);
+}
+
+void proto_get_lock(struct wire_in *in, struct proto_lock *l)
+{
+	l->type = wire_get_u32(in);
+	l->start = wire_get_u64(in);
+	l->end = wire_get_u64(in);
+	l->pid = wire_get_u32(in);
+	if (l->type > PROTO_LOCK_NONE || l->start > l->end || l->end > INT64_MAX)
+		in->bad = true;
+}
+
+void proto_put_change(struct buf *b, const struct proto_change *c)
+{
+	wire_u8(b, c->kind);
+	wire_u64(b, c->node);
+	if (c->kind == PROTO_CHANGE_NAME)
+		wire_bytes(b, c->name, c->name_len);
+}
+
+void proto_get_change(struct wire_in *in, struct proto_change *c)
+{
+	memset(c, 0, sizeof(*c));
+	c->kind = wire_get_u8(in);
+	c->node = wire_get_u64(in);
+	if (c->kind == PROTO_CHANGE_NAME) {
+		c->name = wire_get_bytes(in, PROTO_NAME_MAX, &c->name_len);
+		if (!in->bad && !proto_name_ok(c->name, c->name_len))
+			in->bad = true;
+	}
+	if (c->kind < PROTO_CHANGE_ATTR || c->kind > PROTO_CHANGE_ALL)
+		in->bad = true;
 }
 
 void proto_put_statfs(struct buf *b, const struct proto_statfs *s)

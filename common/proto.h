@@ -11,10 +11,13 @@
 #include <stdint.h>
 
 #define PROTO_MAGIC	  0x31786273u /* "sbx1" */
-#define PROTO_VERSION	  1	      /* what this tree speaks */
-#define PROTO_VERSION_MIN 1	      /* the oldest that it still understands */
+#define PROTO_VERSION	  2	      /* what this tree speaks */
+#define PROTO_VERSION_MIN 2	      /* the oldest that it still understands */
 
-/* Frame head, 24 bytes: u32 len (of the body), u16 type, u16 error, u64 id, u32 uid, u32 gid. */
+/* Frame head, 24 bytes: u32 len (of the body), u16 type, u16 error, u64 id, u32 uid, u32 gid. In a
+ * request `error` is the number of supplementary groups (u32 each) that the body begins with; in a
+ * reply uid and gid are the low and high half of `seq`: how many changes were recorded for this
+ * session when it was answered (see CHANGES). */
 #define PROTO_HEAD	 24u
 #define PROTO_MAX_DATA	 (1u << 20)		   /* file or output bytes in one message */
 #define PROTO_MAX_BODY	 (PROTO_MAX_DATA + 16384u) /* anything longer ends the connection */
@@ -23,7 +26,9 @@
 #define PROTO_TEXT_MAX	 4096u	/* commands shown, messages */
 #define PROTO_CONFIG_MAX 65536u /* a value in JOB_START */
 #define PROTO_SESSION	 16u
-#define PROTO_INFLIGHT	 4096u /* requests a peer may have outstanding; more ends the connection */
+#define PROTO_INFLIGHT	 4096u	/* requests a peer may have outstanding; more ends the connection */
+#define PROTO_GROUPS_MAX 256u	/* supplementary groups in a request */
+#define PROTO_XATTR_MAX	 65536u /* an extended attribute's value, or the list of names */
 
 #define PROTO_REPLY 0x8000u /* type of a reply = type of its request | PROTO_REPLY */
 
@@ -38,7 +43,8 @@ enum proto_type {
 	PROTO_PING = 2,	  /* -> */
 	PROTO_CANCEL = 3, /* ! u64 id: answer it now with EINTR if it waits; else nothing */
 
-	PROTO_LOOKUP = 16,   /* parent, name, new -> attr */
+	PROTO_LOOKUP = 16,   /* parent, name, new -> attr. Mode 0 in it: there is no such name, and
+				that may be remembered (cache says so); else ENOENT */
 	PROTO_FORGET = 17,   /* ! u32 n, n * node */
 	PROTO_GETATTR = 18,  /* node, fh (0: none) -> attr */
 	PROTO_SETATTR = 19,  /* node, fh (0: none), struct proto_setattr -> attr */
@@ -50,7 +56,7 @@ enum proto_type {
 	PROTO_RMDIR = 25,    /* parent, name -> */
 	PROTO_RENAME = 26,   /* parent, name, newparent, newname, u32 flags -> */
 	PROTO_LINK = 27,     /* node, newparent, newname -> attr */
-	PROTO_OPEN = 28,     /* node, fh, u32 PROTO_O_* -> */
+	PROTO_OPEN = 28,     /* node, fh, u32 PROTO_O_* -> u32 PROTO_OPENED_* */
 	PROTO_CREATE = 29,   /* parent, name, new, fh, u32 PROTO_O_*, u32 mode -> attr */
 	PROTO_READ = 30,     /* fh, u64 offset, u32 size -> bytes */
 	PROTO_WRITE = 31,    /* fh, u64 offset, bytes -> u32 written */
@@ -61,6 +67,26 @@ enum proto_type {
 				-> struct proto_dirent ..., until the body ends. n_new 0: names only;
 				else entry i that carries an attr is node new + i */
 	PROTO_STATFS = 36,   /* node -> struct proto_statfs */
+	PROTO_ACCESS = 37,   /* node, u32 mask (4 read, 2 write, 1 execute) -> : may the caller? */
+	PROTO_GETXATTR = 38, /* node, bytes name -> bytes value */
+	PROTO_SETXATTR = 39, /* node, bytes name, bytes value, u32 flags (1 create, 2 replace) -> */
+	PROTO_LISTXATTR = 40,	/* node -> bytes: names, each with its NUL */
+	PROTO_REMOVEXATTR = 41, /* node, bytes name -> */
+	PROTO_FALLOCATE = 42,	/* fh, u32 mode (Linux's FALLOC_FL_*), u64 offset, u64 length -> */
+	PROTO_LSEEK = 43,	/* fh, u64 offset, u32 whence (3 data, 4 hole) -> u64 offset */
+	PROTO_COPY = 44,	/* fh, u64 offset, fh to, u64 offset, u64 length -> u64 copied */
+
+	/* Byte-range locks belong to (node of fh, owner), flocks to fh. A lock that waits is
+	 * answered when it is granted, or EINTR after CANCEL. */
+	PROTO_LOCK = 48,      /* fh, u64 owner, struct proto_lock, u8 wait -> ; EAGAIN: taken */
+	PROTO_LOCK_TEST = 49, /* fh, u64 owner, struct proto_lock -> struct proto_lock: who is in
+				 the way; PROTO_LOCK_NONE: nobody */
+	PROTO_LOCK_DROP = 50, /* fh, u64 owner -> : all ranges of that owner on fh's file */
+	PROTO_FLOCK = 51,     /* fh, u32 PROTO_LOCK_*, u8 wait -> */
+
+	PROTO_CHANGES = 56, /* u64 seq -> struct proto_change ..., until the body ends: what the
+			       daemon was told and is so no longer, after those that it has
+			       dealt with. Waits until there is one */
 
 	PROTO_JOB_OPEN = 64,  /* u8 kind -> u64 job. Foreground: EBUSY while one is open or runs */
 	PROTO_JOB_WRITE = 65, /* u64 job, u64 offset, bytes -> : the command's text, any size */
@@ -117,6 +143,27 @@ enum {
 	PROTO_O_ALL = 255
 };
 
+/* What an OPEN found. */
+enum {
+	PROTO_OPENED_KEEP = 1, /* the bytes are those that the attributes last told go with */
+};
+
+/* What of an attr may be believed until CHANGES says otherwise. */
+enum {
+	PROTO_CACHE_NAME = 1, /* that this name means this file (or none) */
+	PROTO_CACHE_ATTR = 2, /* the attributes */
+	PROTO_CACHE_ALL = 3
+};
+
+enum { PROTO_LOCK_READ = 0, PROTO_LOCK_WRITE = 1, PROTO_LOCK_NONE = 2 };
+
+enum proto_change_kind {
+	PROTO_CHANGE_ATTR = 1, /* node: its attributes */
+	PROTO_CHANGE_DATA = 2, /* node: its attributes and bytes */
+	PROTO_CHANGE_NAME = 3, /* node, name: what that name means in that directory */
+	PROTO_CHANGE_ALL = 4,  /* everything */
+};
+
 enum { PROTO_RENAME_NOREPLACE = 1, PROTO_RENAME_EXCHANGE = 2 };
 
 enum {
@@ -134,9 +181,10 @@ enum {
 struct proto_head {
 	uint32_t len;
 	uint16_t type;
-	uint16_t error; /* replies: 0 or a positive errno, and then the body is empty or words */
+	uint16_t error; /* replies: 0 or a positive errno, and then the body is empty or words;
+			   requests: how many groups the body begins with */
 	uint64_t id;
-	uint32_t uid; /* requests: who acts, in the sandbox's ids */
+	uint32_t uid; /* requests: who acts, in the sandbox's ids; replies: see proto_seq() */
 	uint32_t gid;
 };
 
@@ -151,6 +199,7 @@ struct proto_attr {
 	uint64_t size, blocks;
 	uint32_t blksize, rdev_major, rdev_minor;
 	struct proto_time atime, mtime, ctime, btime; /* btime 0.0: not known */
+	uint32_t cache;				      /* PROTO_CACHE_* */
 };
 
 struct proto_setattr {
@@ -158,6 +207,19 @@ struct proto_setattr {
 	uint32_t mode, uid, gid;
 	uint64_t size;
 	struct proto_time atime, mtime;
+};
+
+struct proto_lock {
+	uint32_t type;	     /* PROTO_LOCK_* */
+	uint64_t start, end; /* first and last byte; INT64_MAX: to the end of the file */
+	uint32_t pid;	     /* who holds it, in the sandbox; 0: not known, and in requests */
+};
+
+struct proto_change {
+	uint8_t kind;	     /* enum proto_change_kind */
+	uint64_t node;	     /* 0 for ALL */
+	const uint8_t *name; /* points into the message; NULL but for NAME */
+	size_t name_len;
 };
 
 struct proto_statfs {
@@ -201,6 +263,10 @@ size_t proto_begin(
 	struct buf *b, uint16_t type, uint16_t error, uint64_t id, uint32_t uid, uint32_t gid);
 int proto_end(struct buf *b, size_t begun);
 
+/* A reply's seq: from its head, and into a frame that has been begun. */
+uint64_t proto_seq(const struct proto_head *h);
+void proto_set_seq(struct buf *b, size_t begun, uint64_t seq);
+
 /* Reads a head from at least PROTO_HEAD bytes; -EMSGSIZE if its length is beyond the limit. */
 int proto_head(const uint8_t *p, struct proto_head *h);
 
@@ -221,6 +287,10 @@ void proto_put_statfs(struct buf *b, const struct proto_statfs *s);
 void proto_get_statfs(struct wire_in *in, struct proto_statfs *s);
 void proto_put_dirent(struct buf *b, const struct proto_dirent *d);
 void proto_get_dirent(struct wire_in *in, struct proto_dirent *d);
+void proto_put_lock(struct buf *b, const struct proto_lock *l);
+void proto_get_lock(struct wire_in *in, struct proto_lock *l);
+void proto_put_change(struct buf *b, const struct proto_change *c);
+void proto_get_change(struct wire_in *in, struct proto_change *c);
 void proto_put_hello(struct buf *b, const struct proto_hello *h);
 void proto_get_hello(struct wire_in *in, struct proto_hello *h);
 void proto_hello_fini(struct proto_hello *h);

@@ -41,21 +41,37 @@ static uint64_t bit(int sig)
 	return UINT64_C(1) << (sig - 1);
 }
 
-bool caller_leaves(pid_t tid)
+/* What is pending, and neither blocked nor ignored. */
+static uint64_t pending_signals(const char *status)
 {
-	uint64_t pending, caught, ignored, harmless, asked;
+	uint64_t pending = field(status, "\nSigPnd:", 16) | field(status, "\nShdPnd:", 16);
+
+	return pending & ~field(status, "\nSigBlk:", 16) & ~field(status, "\nSigIgn:", 16);
+}
+
+bool caller_signalled(pid_t tid)
+{
+	uint64_t caught, nothing = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(SIGWINCH);
 	char status[4096];
 
 	if (tid <= 0 || !slurp(tid, "status", status, sizeof(status)))
 		return true;
-	pending = field(status, "\nSigPnd:", 16) | field(status, "\nShdPnd:", 16);
-	pending &= ~field(status, "\nSigBlk:", 16);
-	ignored = field(status, "\nSigIgn:", 16);
+	caught = field(status, "\nSigCgt:", 16);
+	return pending_signals(status) & (caught | ~nothing);
+}
+
+bool caller_leaves(pid_t tid)
+{
+	uint64_t pending, caught, harmless, asked;
+	char status[4096];
+
+	if (tid <= 0 || !slurp(tid, "status", status, sizeof(status)))
+		return true;
+	pending = pending_signals(status);
 	caught = field(status, "\nSigCgt:", 16);
 	harmless = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) |
 		   bit(SIGTTOU) | bit(SIGURG) | bit(SIGWINCH);
 	asked = bit(SIGINT) | bit(SIGTERM) | bit(SIGHUP) | bit(SIGQUIT) | bit(SIGKILL);
-	pending &= ~ignored;
 	return (pending & asked) || (pending & ~harmless & ~caught);
 }
 

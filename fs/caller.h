@@ -9,6 +9,10 @@
  * call: one that ends it, or INT, TERM, HUP, QUIT that it handles. True if the caller is gone. */
 bool caller_leaves(pid_t tid);
 
+/* Whether any signal is pending that it would act on, if only to go on afterwards: what ends a wait
+ * for a lock on a local file system. True if the caller is gone. */
+bool caller_signalled(pid_t tid);
+
 /* The process that a thread belongs to; 0 if it cannot be known. */
 pid_t caller_process(pid_t tid);
 

@@ -51,6 +51,7 @@ struct op *ctl_ask_job(fuse_req_t req, struct inode *i, uint64_t job,
 
 	if (op) {
 		op->failed = failed;
+		op->barrier = true;
 		op->call.repeat = true;
 		wire_u64(&op->call.frame, job);
 	}
@@ -135,7 +136,7 @@ static void ctl_getattr(fuse_req_t req, struct inode *i, struct fuse_file_info *
 
 	(void)fi;
 	inode_fixed_stat(i, S_IFDIR | 0700, 0, &st);
-	fuse_reply_attr(req, &st, 0);
+	fuse_reply_attr(req, &st, inode_fixed_timeout(i, S_IFDIR));
 }
 
 static void ctl_opendir(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)

@@ -6,6 +6,8 @@
  */
 #include "fs/ctl.h"
 
+#include "fs/changes.h"
+
 #include "common/cleanup.h"
 #include "fs/text.h"
 
@@ -304,17 +306,33 @@ struct written {
 	size_t size;
 };
 
-static void state_set(void *arg, int r, const struct err *err)
+static void written_free(struct written *w)
+{
+	inode_put(w->i);
+	free(w);
+}
+
+static void state_told(void *arg)
 {
 	struct written *w = arg;
 	fuse_req_t req = op_take(w->op);
 
-	if (r < 0)
-		fs_fail(w->i->fs, req, w->i->sb, "state", "ctl/state", err);
-	else if (req)
+	if (req)
 		fuse_reply_write(req, w->size);
-	inode_put(w->i);
-	free(w);
+	written_free(w);
+}
+
+/* What the kernel has kept of the files would hide the new state. */
+static void state_set(void *arg, int r, const struct err *err)
+{
+	struct written *w = arg;
+
+	if (r >= 0) {
+		changes_drop_all(itable_changes(w->i->table), state_told, w);
+		return;
+	}
+	fs_fail(w->i->fs, op_take(w->op), w->i->sb, "state", "ctl/state", err);
+	written_free(w);
 }
 
 static void text_write(fuse_req_t req, struct inode *i, const char *data, size_t size, off_t off,

@@ -14,7 +14,7 @@ static void dir_getattr(fuse_req_t req, struct inode *i, struct fuse_file_info *
 
 	(void)fi;
 	inode_fixed_stat(i, S_IFDIR | 0755, 0, &st);
-	fuse_reply_attr(req, &st, 0);
+	fuse_reply_attr(req, &st, inode_fixed_timeout(i, S_IFDIR));
 }
 
 static void dot_lookup(fuse_req_t req, struct inode *dir, const char *name)

@@ -214,6 +214,7 @@ static enum op_outcome reply_started(struct op *op, fuse_req_t req, struct wire_
 	if (!wire_end(body))
 		return OP_BAD;
 	op->reply = reply_ended;
+	op->barrier = true; /* who hears of the end sees what the command did */
 	op_next(op, PROTO_JOB_WAIT);
 	op->call.repeat = true;
 	wire_u64(&op->call.frame, op->fh);

@@ -8,6 +8,7 @@
 #include "fs/options.h"
 #include "sandbox/registry.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -23,8 +24,12 @@ struct fs {
 	pthread_mutex_t tables_lock;
 	struct itable *table; /* of the nodes that belong to no sandbox */
 	struct inode *root;
-	struct op_table *ops;	  /* requests that wait for an agent */
-	_Atomic uint64_t next_id; /* node and handle numbers; never used twice */
+	struct op_table *ops; /* requests that wait for an agent */
+	struct fuse_session *session;
+	struct changes_threads *threads; /* who tell the kernel of changes */
+	_Atomic uint64_t next_id;	 /* node and handle numbers; never used twice */
+	_Atomic uint64_t generation;	 /* of nodes towards the kernel; never used twice */
+	_Atomic unsigned freed;		 /* nodes since memory was given back */
 	uint32_t mounter_uid, mounter_gid;
 	struct timespec mounted;
 };
@@ -66,12 +71,34 @@ struct node_ops {
 	void (*flush)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
 	void (*release)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
 	void (*fsync)(fuse_req_t req, struct inode *i, int data_only, struct fuse_file_info *fi);
+	void (*getlk)(
+		fuse_req_t req, struct inode *i, struct fuse_file_info *fi, struct flock *lock);
+	void (*setlk)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi,
+		struct flock *lock, int wait);
+	void (*flock)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, int op);
 	void (*opendir)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
 	void (*readdir)(fuse_req_t req, struct inode *i, size_t size, off_t off,
 		struct fuse_file_info *fi, bool plus);
 	void (*releasedir)(fuse_req_t req, struct inode *i, struct fuse_file_info *fi);
 	void (*statfs)(fuse_req_t req, struct inode *i);
+	/* size 0 asks for the length. XATTR_CAPABILITY comes to none of the four. */
+	void (*getxattr)(fuse_req_t req, struct inode *i, const char *name, size_t size);
+	void (*setxattr)(fuse_req_t req, struct inode *i, const char *name, const char *value,
+		size_t size, int flags);
+	void (*listxattr)(fuse_req_t req, struct inode *i, size_t size);
+	void (*removexattr)(fuse_req_t req, struct inode *i, const char *name);
+	void (*fallocate)(fuse_req_t req, struct inode *i, int mode, off_t off, off_t length,
+		struct fuse_file_info *fi);
+	/* SEEK_DATA and SEEK_HOLE only: the kernel does the others. */
+	void (*lseek)(
+		fuse_req_t req, struct inode *i, off_t off, int whence, struct fuse_file_info *fi);
+	/* copy_file_range; EXDEV makes the kernel read and write. */
+	void (*copy)(fuse_req_t req, struct inode *i, off_t off, struct fuse_file_info *fi,
+		struct inode *to, off_t off_to, struct fuse_file_info *fi_to, size_t length);
 };
+
+/* File capabilities: nothing on a nosuid mount, but asked for before each write. */
+#define XATTR_CAPABILITY "security.capability"
 
 /* One file a kind of node. */
 extern const struct node_ops root_ops;	     /* root.c: the mount's root */

@@ -7,21 +7,31 @@
  */
 #include "fs/inode.h"
 
+#include "fs/changes.h"
+#include "fs/shown.h"
+
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <utlist.h>
 
-#define KEY_MAX (1 + 8 + PROTO_NAME_MAX)
+#define KEY_MAX	   (1 + 8 + PROTO_NAME_MAX)
+#define LONG_S	   86400.0
+#define TRIM_AFTER 8192 /* nodes */
+#define TRIM_MS	   1000
+#define FIXED_S	   0.5 /* sandboxes come and go within a second for all */
 
 struct itable {
 	struct fs *fs;
-	struct sandbox *sb; /* not a reference: its nodes hold one each */
+	struct sandbox *sb;	 /* not a reference: its nodes hold one each */
+	struct changes *changes; /* of a sandbox's table */
 	uint64_t seed;
 	pthread_mutex_t lock;
-	struct inode *nodes;	    /* protected by lock */
+	struct inode *nodes;	    /* protected by lock, as the next */
+	struct inode *numbers;	    /* by the agent's number: what the kernel knows */
 	struct proto_job last_job;  /* command is NULL while there was none; protected by lock */
 	struct itable *prev, *next; /* in fs->tables; protected by fs->tables_lock */
 };
@@ -43,6 +53,14 @@ struct itable *itable_new(struct fs *fs, struct sandbox *sb)
 	t->fs = fs;
 	t->sb = sb;
 	pthread_mutex_init(&t->lock, NULL);
+	if (sb) {
+		t->changes = changes_new(fs, t, sb);
+		if (!t->changes) {
+			pthread_mutex_destroy(&t->lock);
+			free(t);
+			return NULL;
+		}
+	}
 	pthread_mutex_lock(&fs->tables_lock);
 	DL_APPEND(fs->tables, t);
 	pthread_mutex_unlock(&fs->tables_lock);
@@ -56,7 +74,13 @@ void itable_free(struct itable *t)
 	pthread_mutex_unlock(&t->fs->tables_lock);
 	pthread_mutex_destroy(&t->lock);
 	proto_job_fini(&t->last_job);
+	changes_free(t->changes);
 	free(t);
+}
+
+struct changes *itable_changes(struct itable *t)
+{
+	return t->changes;
 }
 
 struct itable *itable_next(struct fs *fs, struct itable *t)
@@ -106,6 +130,23 @@ static void unkey(struct inode *i)
 	i->key = NULL;
 }
 
+/* With the lock held: the kernel knows it under that number, or (node 0) no more. */
+static void renumber(struct inode *i, uint64_t node)
+{
+	struct itable *t = i->table;
+	struct inode *other;
+
+	if (i->by_node.tbl)
+		HASH_DELETE(by_node, t->numbers, i);
+	i->by_node.tbl = NULL;
+	if (!node)
+		return;
+	i->node = node;
+	HASH_FIND(by_node, t->numbers, &node, sizeof(node), other);
+	if (!other)
+		HASH_ADD(by_node, t->numbers, node, sizeof(node), i);
+}
+
 void itable_clear(struct itable *t)
 {
 	struct inode *i, *tmp, *list = NULL;
@@ -114,6 +155,12 @@ void itable_clear(struct itable *t)
 	pthread_mutex_lock(&t->lock);
 	HASH_ITER (hh, t->nodes, i, tmp) {
 		unkey(i);
+		renumber(i, 0);
+		i->hh.next = list;
+		list = i;
+	}
+	HASH_ITER (by_node, t->numbers, i, tmp) { /* those that have lost their name */
+		renumber(i, 0);
 		i->hh.next = list;
 		list = i;
 	}
@@ -137,9 +184,21 @@ static void drop_table(void *view)
 	itable_free(view);
 }
 
+static void table_up(void *view)
+{
+	struct itable *t = view;
+
+	changes_up(t->changes);
+}
+
 struct itable *itable_of(struct fs *fs, struct sandbox *sb)
 {
-	return sandbox_view(sb, make_table, fs, drop_table);
+	static const struct view_ops ops = {.make = make_table, .drop = drop_table, .up = table_up};
+	struct itable *t = sandbox_view(sb, &ops, fs);
+
+	if (t)
+		changes_up(t->changes); /* it may be up for long */
+	return t;
 }
 
 struct inode *inode_of(fuse_req_t req, fuse_ino_t ino)
@@ -167,6 +226,21 @@ void inode_put(struct inode *i)
 	}
 }
 
+static void trim(void *arg)
+{
+	struct fs *fs = arg;
+
+	fs->freed = 0;
+	malloc_trim(0);
+}
+
+/* After a walk of very many files the memory goes back to the machine. */
+static void note_freed(struct fs *fs)
+{
+	if (++fs->freed == TRIM_AFTER)
+		registry_after(fs->registry, TRIM_MS, trim, fs);
+}
+
 void inode_forget(struct inode *i, uint64_t n)
 {
 	struct itable *t = i->table;
@@ -177,11 +251,17 @@ void inode_forget(struct inode *i, uint64_t n)
 	pthread_mutex_lock(&t->lock);
 	i->lookups = i->lookups > n ? i->lookups - n : 0;
 	last = i->lookups == 0;
-	if (last)
+	if (last) {
 		unkey(i);
+		renumber(i, 0);
+	}
 	pthread_mutex_unlock(&t->lock);
-	if (last)
+	if (last) {
+		struct fs *fs = i->fs;
+
 		inode_put(i); /* the kernel's reference */
+		note_freed(fs);
+	}
 }
 
 static struct inode *node_new(struct itable *t, const struct node_ops *ops)
@@ -194,6 +274,7 @@ static struct inode *node_new(struct itable *t, const struct node_ops *ops)
 	i->ops = ops;
 	i->fs = t->fs;
 	i->table = t;
+	i->generation = ++t->fs->generation;
 	i->sb = t->sb;
 	if (i->sb)
 		sandbox_get(i->sb);
@@ -249,8 +330,11 @@ static struct inode *fixed(
 		i->node = tree == TREE_ROOTFS ? PROTO_NODE_ROOT : PROTO_NODE_WORKSPACE;
 		i->type = S_IFDIR;
 		i->lookups = 1;
+		if (tree != TREE_NONE)
+			renumber(i, i->node);
 		i->ino = mix(mix(table_seed(t), 1), ((uint64_t)ops->kind << 32) + which);
 		if (!enter(i, key, n)) {
+			renumber(i, 0);
 			pthread_mutex_unlock(&t->lock);
 			inode_put(i);
 			return NULL;
@@ -258,6 +342,63 @@ static struct inode *fixed(
 	}
 	pthread_mutex_unlock(&t->lock);
 	return i;
+}
+
+struct inode *inode_fixed_known(struct itable *t, const struct node_ops *ops, unsigned which)
+{
+	uint8_t key[KEY_MAX] = {'f', ops->kind};
+	size_t n = key_u64(key, 2, which);
+	struct inode *i;
+
+	pthread_mutex_lock(&t->lock);
+	i = find(t, key, n);
+	if (i)
+		inode_get(i);
+	pthread_mutex_unlock(&t->lock);
+	return i;
+}
+
+struct inode *inode_by_node(struct itable *t, uint64_t node)
+{
+	struct inode *i;
+
+	pthread_mutex_lock(&t->lock);
+	HASH_FIND(by_node, t->numbers, &node, sizeof(node), i);
+	if (i)
+		inode_get(i);
+	pthread_mutex_unlock(&t->lock);
+	return i;
+}
+
+int inode_all(struct itable *t, struct inode ***all, size_t *n)
+{
+	struct inode *i, *tmp, **list;
+	size_t k = 0;
+
+	pthread_mutex_lock(&t->lock);
+	list = calloc(HASH_CNT(by_node, t->numbers) + 1, sizeof(struct inode *));
+	HASH_ITER (by_node, t->numbers, i, tmp) {
+		if (!list)
+			break;
+		inode_get(i);
+		list[k++] = i;
+	}
+	pthread_mutex_unlock(&t->lock);
+	if (!list)
+		return -ENOMEM;
+	*all = list;
+	*n = k;
+	return 0;
+}
+
+bool inode_is_known(struct inode *i)
+{
+	bool known;
+
+	pthread_mutex_lock(&i->table->lock);
+	known = i->lookups > 0;
+	pthread_mutex_unlock(&i->table->lock);
+	return known;
 }
 
 struct inode *inode_fixed(struct itable *t, const struct node_ops *ops, unsigned which)
@@ -325,8 +466,11 @@ struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, ui
 		/* The agent knows a number by its place: one that was found elsewhere (renamed
 		 * inside, another link) goes on under the number of the place where it is now. */
 		if (old->at != at) {
+			uint64_t was = old->node;
+
 			old->at = at;
-			node = atomic_exchange(&old->node, node);
+			renumber(old, node);
+			node = was;
 		}
 		pthread_mutex_unlock(&t->lock);
 		inode_give_back(dir->sb, epoch, node, 1);
@@ -356,6 +500,7 @@ struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, ui
 			inode_put(i);
 			return NULL;
 		}
+		renumber(i, node);
 	}
 	pthread_mutex_unlock(&t->lock);
 	if (!i)
@@ -492,6 +637,7 @@ int inode_stat(const struct inode *i, const struct proto_attr *a, struct stat *s
 	st->st_atim = (struct timespec){a->atime.sec, a->atime.nsec};
 	st->st_mtim = (struct timespec){a->mtime.sec, a->mtime.nsec};
 	st->st_ctim = (struct timespec){a->ctime.sec, a->ctime.nsec};
+	shown_attr(i->fs, st);
 	return 0;
 }
 
@@ -517,27 +663,64 @@ void inode_fixed_stat(const struct inode *i, mode_t mode, size_t size, struct st
 		st->st_mtim = (struct timespec){.tv_sec = info.created};
 	}
 	st->st_atim = st->st_ctim = st->st_mtim;
+	if (i->tree == TREE_NONE)
+		shown_ids(i->fs, st);
+	else
+		shown_attr(i->fs, st);
 }
 
-void inode_reply_entry(fuse_req_t req, struct inode *i, const struct stat *st)
+/* Only what changes are told of may be kept; everything else is asked for each time. */
+static double timeout(const struct inode *i, bool may)
 {
-	/* Timeouts are zero: the kernel asks again each time, until there are invalidations. */
-	struct fuse_entry_param e = {.ino = (fuse_ino_t)(uintptr_t)i, .generation = 1, .attr = *st};
+	return may && i->table->changes && changes_are_heard(i->table->changes) ? LONG_S : 0;
+}
 
+double inode_name_timeout(const struct inode *i, uint32_t cache)
+{
+	return timeout(i, cache & PROTO_CACHE_NAME);
+}
+
+double inode_attr_timeout(const struct inode *i, uint32_t cache)
+{
+	return timeout(i, cache & PROTO_CACHE_ATTR);
+}
+
+struct fuse_entry_param inode_entry(const struct inode *i, uint32_t cache)
+{
+	return (struct fuse_entry_param){.ino = (fuse_ino_t)(uintptr_t)i,
+		.generation = i->generation,
+		.entry_timeout = inode_name_timeout(i, cache),
+		.attr_timeout = inode_attr_timeout(i, cache)};
+}
+
+void inode_reply_entry(fuse_req_t req, struct inode *i, const struct stat *st, uint32_t cache)
+{
+	struct fuse_entry_param e = inode_entry(i, cache);
+
+	e.attr = *st;
 	if (fuse_reply_entry(req, &e) < 0)
 		inode_forget(i, 1);
 }
 
+double inode_fixed_timeout(const struct inode *i, mode_t mode)
+{
+	return S_ISDIR(mode) && i->tree == TREE_NONE ? FIXED_S : 0;
+}
+
 void inode_reply_fixed(fuse_req_t req, struct inode *i, mode_t mode, size_t size)
 {
-	struct stat st;
+	struct fuse_entry_param e;
 
 	if (!i) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	inode_fixed_stat(i, mode, size, &st);
-	inode_reply_entry(req, i, &st);
+	e = inode_entry(i, 0);
+	e.entry_timeout = S_ISDIR(mode) ? FIXED_S : 0;
+	e.attr_timeout = inode_fixed_timeout(i, mode);
+	inode_fixed_stat(i, mode, size, &e.attr);
+	if (fuse_reply_entry(req, &e) < 0)
+		inode_forget(i, 1);
 }
 
 void inode_reply_file(fuse_req_t req, struct inode *i)
@@ -554,7 +737,7 @@ void inode_answer(fuse_req_t req, struct inode *i, mode_t mode, uint64_t size, e
 
 	inode_fixed_stat(i, S_IFREG | mode, size, &st);
 	if (how == ANSWER_ENTRY)
-		inode_reply_entry(req, i, &st);
+		inode_reply_entry(req, i, &st, 0);
 	else
 		fuse_reply_attr(req, &st, 0);
 }

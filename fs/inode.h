@@ -18,9 +18,10 @@ struct inode {
 	const struct node_ops *ops;
 	struct fs *fs;
 	struct itable *table;
-	struct sandbox *sb; /* a reference, or NULL */
-	unsigned which;	    /* fixed nodes: which of its kind */
-	uint64_t ino;	    /* st_ino */
+	struct sandbox *sb;  /* a reference, or NULL */
+	unsigned which;	     /* fixed nodes: which of its kind */
+	uint64_t ino;	     /* st_ino */
+	uint64_t generation; /* an address may be another node's later, but not with this */
 
 	/* Of what lives in a sandbox. */
 	enum tree tree;
@@ -29,6 +30,8 @@ struct inode {
 	uint32_t type;	       /* S_IFMT bits */
 	uint64_t dev, real_ino;
 	struct proto_time btime;
+	_Atomic bool locked;	  /* a byte range of it was ever locked: a close must say so */
+	_Atomic unsigned leaving; /* handles with locks that may be closing: see tree_lock.c */
 	uint64_t at; /* a hash of where it was last found; protected by the table's lock */
 
 	/* Protected by the table's lock. */
@@ -37,6 +40,7 @@ struct inode {
 	char *name;
 	uint8_t *key; /* NULL when not in the table */
 	UT_hash_handle hh;
+	UT_hash_handle by_node; /* of what lives in a sandbox, as long as the kernel knows it */
 };
 
 struct itable *itable_new(struct fs *fs, struct sandbox *sb);
@@ -49,6 +53,8 @@ struct itable *itable_next(struct fs *fs, struct itable *t);
  * else a copy that proto_job_fini frees. */
 void itable_remember_job(struct itable *t, const struct proto_job *j);
 bool itable_recall_job(struct itable *t, struct proto_job *j);
+/* What the kernel is told of changes in the sandbox; NULL for the mount's own table. */
+struct changes *itable_changes(struct itable *t);
 /* The table of a sandbox, made when first asked for. NULL: no memory. */
 struct itable *itable_of(struct fs *fs, struct sandbox *sb);
 
@@ -68,6 +74,15 @@ struct inode *inode_tree(struct itable *t, enum tree tree);
  * it. With a lookup count of the kernel's added; NULL: no memory. */
 struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, uint32_t epoch,
 	const struct proto_attr *attr);
+
+/* The node that the agent knows by that number: a new reference; NULL: the kernel has none. */
+struct inode *inode_by_node(struct itable *t, uint64_t node);
+/* All that live in the sandbox: references, in an array to be freed. -ENOMEM. */
+int inode_all(struct itable *t, struct inode ***all, size_t *n);
+/* How often the kernel was told of it and has not forgotten. */
+bool inode_is_known(struct inode *i);
+/* A fixed node, if the kernel knows it: a new reference. */
+struct inode *inode_fixed_known(struct itable *t, const struct node_ops *ops, unsigned which);
 
 /* After the host moved or removed a name. */
 void inode_moved(
@@ -91,8 +106,16 @@ int inode_stat(const struct inode *i, const struct proto_attr *a, struct stat *s
 /* Of a fixed node. */
 void inode_fixed_stat(const struct inode *i, mode_t mode, size_t size, struct stat *st);
 
+/* How long the kernel may keep what comes with these PROTO_CACHE_* bits. */
+/* All that the kernel hears of a node but its attributes and how long those hold. */
+struct fuse_entry_param inode_entry(const struct inode *i, uint32_t cache);
+double inode_name_timeout(const struct inode *i, uint32_t cache);
+double inode_attr_timeout(const struct inode *i, uint32_t cache);
+/* The same for a fixed directory's attributes. */
+double inode_fixed_timeout(const struct inode *i, mode_t mode);
+
 /* Answers a lookup with a node that has had a count added; takes it back if the kernel has gone. */
-void inode_reply_entry(fuse_req_t req, struct inode *i, const struct stat *st);
+void inode_reply_entry(fuse_req_t req, struct inode *i, const struct stat *st, uint32_t cache);
 /* The same for a fixed directory or link; NULL is ENOMEM. */
 void inode_reply_fixed(fuse_req_t req, struct inode *i, mode_t mode, size_t size);
 /* The same for a fixed file, which finds out its size first. */

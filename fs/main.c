@@ -4,8 +4,10 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "fs/changes.h"
 #include "fs/inode.h"
 #include "fs/op.h"
+#include "fs/session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -133,6 +135,9 @@ static int fs_init(struct fs *fs, const struct options *o, struct registry *regi
 	fs->mounter_gid = getgid();
 	clock_gettime(CLOCK_REALTIME, &fs->mounted);
 	pthread_mutex_init(&fs->tables_lock, NULL);
+	fs->threads = changes_threads_new();
+	if (!fs->threads)
+		return -ENOMEM;
 	fs->ops = op_table_new();
 	fs->table = itable_new(fs, NULL);
 	if (!fs->ops || !fs->table)
@@ -156,6 +161,7 @@ static void fs_fini(struct fs *fs)
 		itable_free(fs->table);
 	registry_free(fs->registry);
 	op_table_free(fs->ops);
+	changes_threads_free(fs->threads);
 	pthread_mutex_destroy(&fs->tables_lock);
 }
 
@@ -186,11 +192,11 @@ static int serve(
 	int r = fs_init(&fs, o, registry);
 
 	if (r == 0)
-		se = new_session(args, o, &fs);
+		se = fs.session = new_session(args, o, &fs);
 	r = -EIO;
 	if (se && fuse_set_signal_handlers(se) == 0) {
 		mounted = fuse_session_mount(se, o->mountpoint) == 0;
-		if (mounted) {
+		if (mounted && session_extend(se) == 0) {
 			ready(say);
 			r = fuse_session_loop_mt(se, config);
 		}
@@ -198,6 +204,8 @@ static int serve(
 	}
 	/* First those who answer: unmounting closes the descriptor that they would write to. */
 	registry_close(registry, o->rm_on_unmount && mounted);
+	if (fs.threads)
+		changes_threads_end(&fs);
 	if (mounted)
 		fuse_session_unmount(se);
 	fs_fini(&fs);

@@ -10,9 +10,12 @@
 #include "fs/op.h"
 
 #include "fs/caller.h"
+#include "fs/changes.h"
+#include "fs/shown.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TICK_MS	      100
 #define PATIENT_TICKS 5 /* an agent that can answer has this long to do so */
@@ -65,6 +68,8 @@ static void op_free(struct op *op)
 		sandbox_put(op->sb);
 	free(op->name);
 	free(op->name2);
+	free(op->groups);
+	free(op->held);
 	free(op);
 }
 
@@ -79,9 +84,39 @@ static void table_remove(struct op *op)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static bool op_done(struct call *c, int r, struct wire_in *body)
+/* A job that still runs has done nothing that would have to be seen. */
+static bool wants_barrier(const struct op *op, const struct wire_in *body)
 {
-	struct op *op = (struct op *)c;
+	struct wire_in in = *body;
+
+	if (op->call.type != PROTO_JOB_INFO)
+		return true;
+	wire_get_u64(&in);
+	return wire_get_u8(&in) > PROTO_RESULT_RUNNING;
+}
+
+/* Keeps a copy of the answer until the kernel has been told. False: there is nothing to tell. */
+static bool hold(struct op *op, const struct wire_in *body)
+{
+	struct changes *changes = itable_changes(op->ino->table);
+	size_t n = (size_t)(body->end - body->p);
+
+	if (!changes || !wants_barrier(op, body) || changes_are_told(changes, op->call.seq))
+		return false;
+	op->held = malloc(n ? n : 1);
+	if (!op->held)
+		return false;
+	memcpy(op->held, body->p, n);
+	op->held_len = n;
+	if (changes_hold(changes, op->call.seq, op))
+		return true;
+	free(op->held);
+	op->held = NULL;
+	return false;
+}
+
+static bool finish(struct op *op, int r, struct wire_in *body)
+{
 	enum op_outcome out = OP_DONE;
 	fuse_req_t req;
 
@@ -104,14 +139,56 @@ static bool op_done(struct call *c, int r, struct wire_in *body)
 	return out != OP_BAD;
 }
 
+static bool op_done(struct call *c, int r, struct wire_in *body)
+{
+	struct op *op = (struct op *)c;
+
+	if (r == 0 && op->barrier && hold(op, body))
+		return true;
+	return finish(op, r, body);
+}
+
+void op_released(struct op *op)
+{
+	struct wire_in body = wire_in(op->held, op->held_len);
+	uint8_t *held = op->held;
+
+	op->held = NULL;
+	finish(op, 0, &body); /* a malformed body fails this one; the connection tells by others */
+	free(held);
+}
+
 static void prepare(struct op *op, uint16_t type)
 {
-	bool as_user = !op->fs->options->allow_other;
+	bool as_user = !op->fs->options->allow_other || shown_as_one(op->fs);
 
 	call_begin(&op->call, type, op->uid, op->gid);
+	if (op->n_groups) {
+		op->call.frame.data[6] = (uint8_t)op->n_groups; /* the head's count of them */
+		op->call.frame.data[7] = (uint8_t)(op->n_groups >> 8);
+		for (int k = 0; k < op->n_groups; k++)
+			wire_u32(&op->call.frame, op->groups[k]);
+	}
 	op->call.as_user = as_user;
 	op->call.epoch = op->epoch;
 	op->call.done = op_done;
+}
+
+/* Without them the caller has its first group only, as a process of another pid namespace does. */
+static void find_groups(struct op *op, fuse_req_t req)
+{
+	gid_t groups[PROTO_GROUPS_MAX];
+	int n = fuse_req_getgroups(req, (int)PROTO_GROUPS_MAX, groups);
+
+	if (n <= 0)
+		return;
+	if (n > (int)PROTO_GROUPS_MAX)
+		n = (int)PROTO_GROUPS_MAX;
+	op->groups = malloc((size_t)n * sizeof(*groups));
+	if (!op->groups)
+		return;
+	memcpy(op->groups, groups, (size_t)n * sizeof(*groups));
+	op->n_groups = n;
 }
 
 struct op *op_new(fuse_req_t req, struct inode *ino, uint16_t type,
@@ -134,6 +211,10 @@ struct op *op_new(fuse_req_t req, struct inode *ino, uint16_t type,
 	op->uid = fuse_req_ctx(req)->uid;
 	op->gid = fuse_req_ctx(req)->gid;
 	op->epoch = ino->epoch;
+	if (op->uid == UINT32_MAX) /* the kernel itself: pages of a mapping */
+		op->uid = op->gid = 0;
+	if (op->fs->options->allow_other && !shown_as_one(op->fs) && op->uid)
+		find_groups(op, req);
 	prepare(op, type);
 	return op;
 }
@@ -151,7 +232,7 @@ enum verdict { STAY, CANCELLED, ABANDON };
 /* With the shard's lock held, so the op cannot end meanwhile. */
 static enum verdict consider(struct op *op)
 {
-	if (!op->leaving && !caller_leaves(op->pid))
+	if (!op->leaving && !(op->any_signal ? caller_signalled(op->pid) : caller_leaves(op->pid)))
 		return STAY;
 	if (!op->sb)
 		return ABANDON; /* whoever answers it finds nobody */
@@ -276,6 +357,17 @@ void op_send_now(struct op *op)
 {
 	enter(op);
 	if (sandbox_call_now(op->sb, &op->call) < 0)
+		op_done(&op->call, -EAGAIN, NULL);
+}
+
+void op_send_behind(struct op *op)
+{
+	fuse_req_t req = atomic_exchange(&op->req, NULL);
+
+	if (req)
+		fuse_reply_err(req, 0);
+	enter(op);
+	if (sandbox_call_linked(op->sb, &op->call) < 0)
 		op_done(&op->call, -EAGAIN, NULL);
 }
 

@@ -34,9 +34,13 @@ struct op {
 
 	/* For the reply. */
 	uint64_t node, fh, off;
+	bool barrier; /* set before it is sent: the answer waits until the kernel knows of every
+			 change that came before it (JOB_INFO: if the job has ended) */
 	uint32_t epoch, n;
 	size_t size;
 	unsigned flags;
+	uint32_t count;
+	bool any_signal;    /* it may be left for every signal, as a local lock */
 	char *name, *name2; /* owned */
 	struct fuse_file_info fi;
 	void *data;
@@ -45,9 +49,16 @@ struct op {
 	uint64_t id;
 	int pid;
 	uint32_t uid, gid;
+	int n_groups;  /* supplementary ones of the caller, where they count */
+	gid_t *groups; /* owned */
+	uint8_t *held; /* the answer that waits for the barrier; owned */
+	size_t held_len;
 	bool interrupted, leaving;
 	unsigned ticks;
 	UT_hash_handle hh;
+	struct op *next_held; /* changes.c's, as the next */
+	uint64_t hold_seq;
+	int64_t held_ms;
 };
 
 /* NULL after having answered ENOMEM. ino (and ino2) are referenced; sb is ino's. The fields of the
@@ -60,6 +71,8 @@ void op_next(struct op *op, uint16_t type);
 void op_send(struct op *op);
 /* Sends it only if the agent can answer now; else calls failed() with -EAGAIN. */
 void op_send_now(struct op *op);
+/* Answers success now, and sends it if there is a connection. */
+void op_send_behind(struct op *op);
 
 /* A request that something else than an agent answers: can be interrupted in the same way. take:
  * the request, to be answered now, or NULL if its caller was told EINTR meanwhile; the op is gone.
@@ -72,4 +85,7 @@ enum op_outcome op_reply_nothing(struct op *op, fuse_req_t req, struct wire_in *
 enum op_outcome op_reply_data(struct op *op, fuse_req_t req, struct wire_in *body);
 
 struct op_table *op_table_new(void);
+/* The barrier has been reached: answers it. By changes.c. */
+void op_released(struct op *op);
+
 void op_table_free(struct op_table *t);

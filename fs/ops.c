@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -37,10 +38,15 @@ static void ll_init(void *userdata, struct fuse_conn_info *conn)
 	/* The sandbox changes files behind the kernel's back: sizes and times come from the agent.
 	 */
 	conn->want &= ~(unsigned)(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_EXPLICIT_INVAL_DATA);
+	/* Always with attributes: they are what comes next, and a name's number is made of them. */
+	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	/* A cached link text would be used at another depth than the one it was made for. */
 	conn->want &= ~(unsigned)FUSE_CAP_CACHE_SYMLINKS;
-	conn->want |= conn->capable & (FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_ATOMIC_O_TRUNC |
-					      FUSE_CAP_PARALLEL_DIROPS);
+	/* The kernel takes a file that an open has truncated as empty before it has checked all: a
+	 * program that runs from it would lose its pages. So it truncates by itself, after. */
+	conn->want &= ~(unsigned)FUSE_CAP_ATOMIC_O_TRUNC;
+	conn->want |= conn->capable & (FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_PARALLEL_DIROPS |
+					      FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 }
 
 #define NODE(req, ino) inode_of(req, ino)
@@ -190,6 +196,24 @@ static void ll_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_
 	TO(req, NODE(req, ino), fsync, 0, data_only, fi);
 }
 
+/* Locks are all ours once any are, so the kernel keeps none for nodes that do not. To say that
+ * there are none is better than to grant one to everybody. */
+static void ll_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock)
+{
+	TO(req, NODE(req, ino), getlk, ENOLCK, fi, lock);
+}
+
+static void ll_setlk(
+	fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock, int wait)
+{
+	TO(req, NODE(req, ino), setlk, lock->l_type == F_UNLCK ? 0 : ENOLCK, fi, lock, wait);
+}
+
+static void ll_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op)
+{
+	TO(req, NODE(req, ino), flock, op & LOCK_UN ? 0 : ENOLCK, fi, op);
+}
+
 static void ll_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	TO(req, NODE(req, ino), opendir, ENOTDIR, fi);
@@ -223,6 +247,71 @@ static void ll_statfs(fuse_req_t req, fuse_ino_t ino)
 		fuse_reply_statfs(req, &sv);
 }
 
+/* The kernel asks before each write whether there are capabilities to drop: answered here, in the
+ * negative. Setting them fails as on a file system that has none, which tools that copy attributes
+ * expect (EPERM they would report). */
+static bool is_capability(const char *name)
+{
+	return strcmp(name, XATTR_CAPABILITY) == 0;
+}
+
+static void ll_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	if (is_capability(name))
+		fuse_reply_err(req, ENODATA);
+	else
+		TO(req, NODE(req, ino), getxattr, ENODATA, name, size);
+}
+
+static void ll_setxattr(
+	fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+	if (is_capability(name))
+		fuse_reply_err(req, EOPNOTSUPP);
+	else
+		TO(req, NODE(req, ino), setxattr, EOPNOTSUPP, name, value, size, flags);
+}
+
+static void ll_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct inode *i = NODE(req, ino);
+
+	if (i->ops->listxattr)
+		i->ops->listxattr(req, i, size);
+	else if (size)
+		fuse_reply_buf(req, NULL, 0);
+	else
+		fuse_reply_xattr(req, 0);
+}
+
+static void ll_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	if (is_capability(name))
+		fuse_reply_err(req, ENODATA);
+	else
+		TO(req, NODE(req, ino), removexattr, EOPNOTSUPP, name);
+}
+
+static void ll_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t length,
+	struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), fallocate, EOPNOTSUPP, mode, off, length, fi);
+}
+
+/* EINVAL: such a file knows of no holes, and callers read it from end to end. */
+static void ll_lseek(
+	fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	TO(req, NODE(req, ino), lseek, EINVAL, off, whence, fi);
+}
+
+static void ll_copy_file_range(fuse_req_t req, fuse_ino_t ino, off_t off, struct fuse_file_info *fi,
+	fuse_ino_t to, off_t off_to, struct fuse_file_info *fi_to, size_t length, int flags)
+{
+	(void)flags; /* there are none */
+	TO(req, NODE(req, ino), copy, EXDEV, off, fi, NODE(req, to), off_to, fi_to, length);
+}
+
 const struct fuse_lowlevel_ops fs_lowlevel_ops = {
 	.init = ll_init,
 	.lookup = ll_lookup,
@@ -246,10 +335,20 @@ const struct fuse_lowlevel_ops fs_lowlevel_ops = {
 	.flush = ll_flush,
 	.release = ll_release,
 	.fsync = ll_fsync,
+	.getlk = ll_getlk,
+	.setlk = ll_setlk,
+	.flock = ll_flock,
 	.opendir = ll_opendir,
 	.readdir = ll_readdir,
 	.readdirplus = ll_readdirplus,
 	.releasedir = ll_releasedir,
 	.fsyncdir = ll_fsync,
 	.statfs = ll_statfs,
+	.getxattr = ll_getxattr,
+	.setxattr = ll_setxattr,
+	.listxattr = ll_listxattr,
+	.removexattr = ll_removexattr,
+	.fallocate = ll_fallocate,
+	.lseek = ll_lseek,
+	.copy_file_range = ll_copy_file_range,
 };

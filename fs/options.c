@@ -33,6 +33,9 @@ static const struct fuse_opt table[] = {
 	VALUE("namespace", namespace),
 	VALUE("symlinks", symlinks_word),
 	VALUE("agent", agent),
+	VALUE("uid", uid_word),
+	VALUE("gid", gid_word),
+	VALUE("umask", umask_word),
 	{"max_sandboxes=%u", offsetof(struct options, max_sandboxes), 0},
 	{"--max_sandboxes=%u", offsetof(struct options, max_sandboxes), 0},
 	SWITCH("exec", exec),
@@ -118,6 +121,36 @@ static int set_defaults(struct options *o)
 	return o->namespace ? 0 : -ENOMEM;
 }
 
+/* -EINVAL, after a message, where the word is no number of that base, at most max. */
+static int number(
+	const char *name, const char *word, int base, uint32_t max, bool *has, uint32_t *n)
+{
+	size_t len = word ? strspn(word, base == 8 ? "01234567" : "0123456789") : 0;
+	unsigned long long value = len ? strtoull(word, NULL, base) : 0;
+
+	if (!word)
+		return 0;
+	if (!len || len > 11 || word[len] || value > max) {
+		fprintf(stderr, "sandboxfs: %s=%s is not %s number\n", name, word,
+			base == 8 ? "an octal" : "a");
+		return -EINVAL;
+	}
+	*has = true;
+	*n = (uint32_t)value;
+	return 0;
+}
+
+static int set_shown(struct options *o)
+{
+	int r = number("uid", o->uid_word, 10, UINT32_MAX - 1, &o->has_uid, &o->uid);
+
+	if (r == 0)
+		r = number("gid", o->gid_word, 10, UINT32_MAX - 1, &o->has_gid, &o->gid);
+	if (r == 0)
+		r = number("umask", o->umask_word, 8, 0777, &o->has_umask, &o->umask);
+	return r;
+}
+
 int options_parse(struct options *o, struct fuse_args *args)
 {
 	int r;
@@ -127,13 +160,16 @@ int options_parse(struct options *o, struct fuse_args *args)
 	if (o->show_help || o->show_version)
 		return 0;
 	r = check(o);
+	if (r == 0)
+		r = set_shown(o);
 	return r < 0 ? r : set_defaults(o);
 }
 
 void options_fini(struct options *o)
 {
 	char *owned[] = {o->mountpoint, o->source, o->engine, o->host, o->image, o->templates,
-		o->namespace, o->agent, o->symlinks_word, o->template_dirs[0], o->template_dirs[1]};
+		o->namespace, o->agent, o->symlinks_word, o->uid_word, o->gid_word, o->umask_word,
+		o->template_dirs[0], o->template_dirs[1]};
 
 	for (size_t k = 0; k < sizeof(owned) / sizeof(owned[0]); k++)
 		free(owned[k]);
@@ -161,6 +197,8 @@ void options_help(void)
 	     "    max_sandboxes=N     refuse more\n"
 	     "    exec                let programs in sandboxes be run on the host\n"
 	     "    allow_other         let other users in\n"
+	     "    uid=N, gid=N        show all files as this user's, this group's\n"
+	     "    umask=OCTAL         show files with the permissions 0777 but these\n"
 	     "    rm_on_unmount       remove the sandboxes at unmount\n"
 	     "    agent=PATH          the agent program (for development)");
 }

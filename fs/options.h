@@ -13,8 +13,11 @@ struct options {
 	char *mountpoint;
 	char *source;
 	char *engine, *host, *image, *templates, *namespace, *agent, *symlinks_word;
+	char *uid_word, *gid_word, *umask_word;
 	enum symlinks_policy symlinks;
 	unsigned max_sandboxes;
+	bool has_uid, has_gid, has_umask;
+	uint32_t uid, gid, umask; /* where they were given */
 	int exec, allow_other, rm_on_unmount, foreground, debug;
 	int show_help, show_version;
 	char *template_dirs[3]; /* NULL-terminated; where templates are looked for */

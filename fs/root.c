@@ -40,7 +40,7 @@ static void root_getattr(fuse_req_t req, struct inode *i, struct fuse_file_info 
 	inode_fixed_stat(i, S_IFDIR | 0755, 0, &st);
 	if (i->fs->options->allow_other)
 		st.st_mode |= 01777; /* anybody may make a sandbox; only its owner may enter it */
-	fuse_reply_attr(req, &st, 0);
+	fuse_reply_attr(req, &st, inode_fixed_timeout(i, S_IFDIR));
 }
 
 static void list_one(void *arg, const char *name, struct sandbox *sb)

@@ -7,6 +7,8 @@
 #include "fs/tree.h"
 
 #include "fs/box.h"
+#include "fs/changes.h"
+#include "fs/shown.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,9 +16,12 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-bool tree_get_attr(struct wire_in *body, struct proto_attr *a)
+/* none: mode 0 will do, for a name that is not there. */
+static bool read_attr(struct wire_in *body, struct proto_attr *a, bool none)
 {
 	proto_get_attr(body, a);
+	if (!a->mode && none)
+		return wire_end(body);
 	switch (a->mode & S_IFMT) {
 	case S_IFREG:
 	case S_IFDIR:
@@ -31,6 +36,11 @@ bool tree_get_attr(struct wire_in *body, struct proto_attr *a)
 	}
 }
 
+bool tree_get_attr(struct wire_in *body, struct proto_attr *a)
+{
+	return read_attr(body, a, false);
+}
+
 /* The root of a rootfs tree is guarded like the sandbox's directory: only its owner may enter. */
 static void guard(const struct inode *i, struct stat *st)
 {
@@ -41,6 +51,7 @@ static void guard(const struct inode *i, struct stat *st)
 	sandbox_numbers(i->sb, &info);
 	st->st_mode = S_IFDIR | 0700;
 	st->st_uid = info.owner;
+	shown_ids(i->fs, st);
 }
 
 static enum op_outcome reply_attr(struct op *op, fuse_req_t req, struct wire_in *body)
@@ -52,7 +63,7 @@ static enum op_outcome reply_attr(struct op *op, fuse_req_t req, struct wire_in 
 		return OP_BAD;
 	guard(op->ino, &st);
 	if (req)
-		fuse_reply_attr(req, &st, 0);
+		fuse_reply_attr(req, &st, inode_attr_timeout(op->ino, a.cache));
 	return OP_DONE;
 }
 
@@ -82,21 +93,37 @@ struct inode *tree_found(struct op *op, const struct proto_attr *a, struct stat 
 	return i;
 }
 
+/* There is no such name: the kernel may remember that too. */
+static void reply_none(struct op *op, fuse_req_t req, uint32_t cache)
+{
+	struct fuse_entry_param e = {.entry_timeout = inode_name_timeout(op->ino, cache)};
+
+	if (e.entry_timeout > 0)
+		fuse_reply_entry(req, &e);
+	else
+		fuse_reply_err(req, ENOENT);
+}
+
 enum op_outcome tree_reply_entry(struct op *op, fuse_req_t req, struct wire_in *body)
 {
 	struct proto_attr a;
 	struct inode *i;
 	struct stat st;
 
-	if (!tree_get_attr(body, &a))
+	if (!read_attr(body, &a, op->call.type == PROTO_LOOKUP))
 		return OP_BAD;
+	if (!a.mode) {
+		if (req)
+			reply_none(op, req, a.cache);
+		return OP_DONE;
+	}
 	if (!req) {
 		inode_give_back(op->sb, sandbox_epoch(op->sb), op->node, 1);
 		return OP_DONE;
 	}
 	i = tree_found(op, &a, &st);
 	if (i)
-		inode_reply_entry(req, i, &st);
+		inode_reply_entry(req, i, &st, a.cache);
 	else
 		fuse_reply_err(req, EIO);
 	return OP_DONE;
@@ -162,7 +189,7 @@ static uint32_t setattr_mask(int to_set)
 static void tree_setattr(fuse_req_t req, struct inode *i, const struct stat *st, int to_set,
 	struct fuse_file_info *fi)
 {
-	struct op *op = op_new(req, i, PROTO_SETATTR, reply_attr);
+	int r = shown_chown(i->fs, st, &to_set);
 	struct proto_setattr s = {
 		.mask = setattr_mask(to_set),
 		.mode = st->st_mode & 07777,
@@ -172,7 +199,13 @@ static void tree_setattr(fuse_req_t req, struct inode *i, const struct stat *st,
 		.atime = {st->st_atim.tv_sec, (uint32_t)st->st_atim.tv_nsec},
 		.mtime = {st->st_mtim.tv_sec, (uint32_t)st->st_mtim.tv_nsec},
 	};
+	struct op *op;
 
+	if (r < 0) {
+		fuse_reply_err(req, -r);
+		return;
+	}
+	op = op_new(req, i, PROTO_SETATTR, reply_attr);
 	if (!op)
 		return;
 	if (s.atime.nsec > 999999999 || !(s.mask & PROTO_SET_ATTR_ATIME))
@@ -186,35 +219,6 @@ static void tree_setattr(fuse_req_t req, struct inode *i, const struct stat *st,
 	op_send(op);
 }
 
-/* What the sandbox's user may do, as the sandbox's own kernel would say. */
-static bool allowed(const struct proto_attr *a, uint32_t uid, uint32_t gid, int mask)
-{
-	unsigned bits;
-
-	if (uid == 0) {
-		bits = R_OK | W_OK | (S_ISDIR(a->mode) || (a->mode & 0111) ? X_OK : 0);
-	} else {
-		unsigned shift = uid == a->uid ? 6 : gid == a->gid ? 3 : 0;
-
-		bits = (a->mode >> shift) & 7;
-	}
-	return ((unsigned)mask & ~bits) == 0;
-}
-
-static enum op_outcome reply_access(struct op *op, fuse_req_t req, struct wire_in *body)
-{
-	struct sandbox_info info;
-	struct proto_attr a;
-
-	if (!tree_get_attr(body, &a))
-		return OP_BAD;
-	if (!req)
-		return OP_DONE;
-	sandbox_numbers(op->sb, &info);
-	fuse_reply_err(req, allowed(&a, info.uid, info.gid, (int)op->flags) ? 0 : EACCES);
-	return OP_DONE;
-}
-
 static void tree_access(fuse_req_t req, struct inode *i, int mask)
 {
 	struct op *op;
@@ -223,12 +227,11 @@ static void tree_access(fuse_req_t req, struct inode *i, int mask)
 		fuse_reply_err(req, 0);
 		return;
 	}
-	op = op_new(req, i, PROTO_GETATTR, reply_access);
+	op = op_new(req, i, PROTO_ACCESS, op_reply_nothing);
 	if (!op)
 		return;
-	op->flags = (unsigned)mask;
 	wire_u64(&op->call.frame, i->node);
-	wire_u64(&op->call.frame, 0);
+	wire_u32(&op->call.frame, (uint32_t)mask & 7);
 	op->call.repeat = true;
 	op_send(op);
 }
@@ -343,6 +346,8 @@ static enum op_outcome reply_linked(struct op *op, fuse_req_t req, struct wire_i
 		return OP_BAD;
 	if (!req)
 		return OP_DONE;
+	if (S_ISLNK(from->type)) /* another node, so the kernel does not know that it changed */
+		changes_tell_attr(from);
 	op->ino = op->ino2;
 	op->ino2 = from;
 	op->epoch = op->ino->epoch;
@@ -433,8 +438,18 @@ const struct node_ops tree_ops = {
 	.flush = tree_flush,
 	.release = tree_release,
 	.fsync = tree_fsync,
+	.getlk = tree_getlk,
+	.setlk = tree_setlk,
+	.flock = tree_flock,
 	.opendir = tree_opendir,
 	.readdir = tree_readdir,
 	.releasedir = tree_release,
 	.statfs = tree_statfs,
+	.getxattr = tree_getxattr,
+	.setxattr = tree_setxattr,
+	.listxattr = tree_listxattr,
+	.removexattr = tree_removexattr,
+	.fallocate = tree_fallocate,
+	.lseek = tree_lseek,
+	.copy = tree_copy,
 };

@@ -117,14 +117,20 @@ static bool page_add(struct page *p, const char *name, const struct fuse_entry_p
 }
 
 /* `.` and `..`, as far as off has not passed them; returns the agent's offset to continue at. */
-static uint64_t page_dots(struct page *p, off_t off)
+static uint64_t page_dots(struct page *p, struct inode *dir, off_t off)
 {
-	struct fuse_entry_param e = {.attr = {.st_ino = 1, .st_mode = S_IFDIR}};
+	struct fuse_entry_param e = {.attr = {.st_ino = dir->ino, .st_mode = S_IFDIR}};
+	struct inode *up;
 
 	if (off == 0)
 		page_add(p, ".", &e, OFF_AFTER_DOT);
-	if (off == 0 || off == OFF_AFTER_DOT)
+	if (off == 0 || off == OFF_AFTER_DOT) {
+		up = inode_parent(dir);
+		if (up)
+			e.attr.st_ino = up->ino;
+		inode_put(up);
 		page_add(p, "..", &e, OFF_AFTER_DOTDOT);
+	}
 	return off == 0 || off == OFF_AFTER_DOT || off == OFF_AFTER_DOTDOT ? 0 : (uint64_t)off;
 }
 
@@ -133,7 +139,7 @@ static uint64_t page_dots(struct page *p, off_t off)
 static int page_entry(
 	struct op *op, struct page *p, const struct proto_dirent *d, uint32_t k, bool *surplus)
 {
-	struct fuse_entry_param e = {.generation = 1};
+	struct fuse_entry_param e = {0};
 	struct inode *i = NULL;
 	char name[PROTO_NAME_MAX + 1];
 
@@ -145,12 +151,13 @@ static int page_entry(
 	if (d->has_attr && p->plus && !tree_is_special(op->ino, name, d->name_len)) {
 		i = inode_found(op->ino, name, op->node + k, sandbox_epoch(op->sb), &d->attr);
 		*surplus = false;
+		if (i)
+			e = inode_entry(i, d->attr.cache);
 		if (!i || inode_stat(i, &d->attr, &e.attr) < 0) {
 			if (i)
 				inode_forget(i, 1);
 			return -EIO;
 		}
-		e.ino = (fuse_ino_t)(uintptr_t)i;
 	}
 	if (page_add(p, name, &e, (off_t)d->next)) {
 		if (i)
@@ -249,7 +256,7 @@ void tree_readdir(fuse_req_t req, struct inode *i, size_t size, off_t off,
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	from = page_dots(p, off);
+	from = page_dots(p, i, off);
 	if (h->local) {
 		fuse_reply_buf(req, p->data, p->used);
 		page_free(p);

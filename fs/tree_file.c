@@ -62,10 +62,13 @@ static void drop_handle(struct op *op, struct handle *h)
 
 static enum op_outcome reply_open(struct op *op, fuse_req_t req, struct wire_in *body)
 {
+	bool dir = op->call.type == PROTO_OPENDIR;
+	uint32_t opened = dir ? 0 : wire_get_u32(body);
 	struct handle *h = NULL;
 
 	if (!wire_end(body))
 		return OP_BAD;
+	op->fi.keep_cache = (opened & PROTO_OPENED_KEEP) != 0;
 	if (req)
 		h = handle_new(op);
 	if (!h) {
@@ -87,6 +90,7 @@ void tree_open_as(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, ui
 	if (!op)
 		return;
 	op->fi = *fi;
+	op->barrier = true; /* what was done before an open is seen after it */
 	op->fh = atomic_fetch_add(&op->fs->next_id, 1);
 	wire_u64(&op->call.frame, i->node);
 	wire_u64(&op->call.frame, op->fh);
@@ -105,13 +109,14 @@ static enum op_outcome reply_create(struct op *op, fuse_req_t req, struct wire_i
 	struct handle *h = NULL;
 	struct inode *i = NULL;
 	struct proto_attr a;
-	struct fuse_entry_param e = {.generation = 1};
+	struct fuse_entry_param e;
+	struct stat st;
 
 	if (!tree_get_attr(body, &a))
 		return OP_BAD;
 	if (req) {
 		h = handle_new(op);
-		i = tree_found(op, &a, &e.attr);
+		i = tree_found(op, &a, &st);
 	} else {
 		inode_give_back(op->sb, sandbox_epoch(op->sb), op->node, 1);
 	}
@@ -123,7 +128,8 @@ static enum op_outcome reply_create(struct op *op, fuse_req_t req, struct wire_i
 			fuse_reply_err(req, EIO);
 		return OP_DONE;
 	}
-	e.ino = (fuse_ino_t)(uintptr_t)i;
+	e = inode_entry(i, a.cache);
+	e.attr = st;
 	op->fi.fh = (uint64_t)(uintptr_t)h;
 	if (fuse_reply_create(req, &e, &op->fi) < 0) {
 		drop_handle(op, h);
@@ -148,8 +154,7 @@ void tree_create(
 	op_send(op);
 }
 
-/* An op on an open file: valid as long as the session that opened it. */
-static struct op *on_handle(fuse_req_t req, struct inode *i, const struct handle *h, uint16_t type,
+struct op *tree_on_handle(fuse_req_t req, struct inode *i, const struct handle *h, uint16_t type,
 	enum op_outcome (*reply)(struct op *op, fuse_req_t req, struct wire_in *body))
 {
 	struct op *op = op_new(req, i, type, reply);
@@ -163,7 +168,7 @@ static struct op *on_handle(fuse_req_t req, struct inode *i, const struct handle
 
 void tree_read(fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct op *op = on_handle(req, i, handle_of(fi), PROTO_READ, op_reply_data);
+	struct op *op = tree_on_handle(req, i, handle_of(fi), PROTO_READ, op_reply_data);
 
 	if (!op)
 		return;
@@ -188,7 +193,7 @@ static enum op_outcome reply_write(struct op *op, fuse_req_t req, struct wire_in
 void tree_write(fuse_req_t req, struct inode *i, const char *data, size_t size, off_t off,
 	struct fuse_file_info *fi)
 {
-	struct op *op = on_handle(req, i, handle_of(fi), PROTO_WRITE, reply_write);
+	struct op *op = tree_on_handle(req, i, handle_of(fi), PROTO_WRITE, reply_write);
 
 	if (!op)
 		return;
@@ -199,18 +204,14 @@ void tree_write(fuse_req_t req, struct inode *i, const char *data, size_t size, 
 	op_send(op);
 }
 
-/* Every write has been answered by the time of a close: nothing is held back here. */
-void tree_flush(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
-{
-	(void)i;
-	(void)fi;
-	fuse_reply_err(req, 0);
-}
-
 void tree_release(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 {
 	struct handle *h = handle_of(fi);
 
+	if (h->flocked || h->ranged) {
+		tree_release_locked(req, i, fi);
+		return;
+	}
 	if (!h->local)
 		handle_close(i->sb, h->fh, h->epoch);
 	free(h);
@@ -226,7 +227,7 @@ void tree_fsync(fuse_req_t req, struct inode *i, int data_only, struct fuse_file
 		fuse_reply_err(req, 0);
 		return;
 	}
-	op = on_handle(req, i, h, PROTO_FSYNC, op_reply_nothing);
+	op = tree_on_handle(req, i, h, PROTO_FSYNC, op_reply_nothing);
 	if (!op)
 		return;
 	op->call.repeat = true;

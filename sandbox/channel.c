@@ -198,6 +198,7 @@ static int deliver(
 			(unsigned long long)h->id);
 	type = c->type;
 	c->words = words;
+	c->seq = h->error ? 0 : proto_seq(h);
 	if (h->error) {
 		size_t n = h->len < sizeof(words) - 1 ? h->len : sizeof(words) - 1;
 

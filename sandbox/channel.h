@@ -27,7 +27,8 @@ struct call {
 	/* err: 0, or -errno (then body is NULL; words, if the agent or we have any, in err_words).
 	 * Returns false if the body is malformed: the agent is then cut off. */
 	bool (*done)(struct call *c, int err, struct wire_in *body);
-	const char *words; /* valid during done() */
+	const char *words; /* valid during done(), as the next */
+	uint64_t seq; /* the changes that the agent had recorded when it answered; 0: not known */
 
 	/* Private to the channel and the sandbox. */
 	uint64_t id;

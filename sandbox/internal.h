@@ -37,7 +37,7 @@ struct sandbox {
 	struct err error;
 	char error_op[16];
 	void *view;
-	void (*view_drop)(void *view);
+	const struct view_ops *view_ops;
 
 	/* Protected by registry->lock. */
 	unsigned seen; /* the listing that last had it */

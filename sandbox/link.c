@@ -72,6 +72,7 @@ static void greeted(struct link *l, const struct proto_hello *h)
 	struct sandbox *sb = l->sb;
 	struct call *c;
 	char *workspace = strdup(h->workspace), *old;
+	void *view;
 
 	pthread_mutex_lock(&sb->lock);
 	if (!h->resumed || !sb->epoch)
@@ -89,9 +90,12 @@ static void greeted(struct link *l, const struct proto_hello *h)
 		sandbox_send_unlock(sb, c);
 		pthread_mutex_lock(&sb->lock);
 	}
+	view = sb->view;
 	pthread_mutex_unlock(&sb->lock);
 	if (workspace)
 		free(old);
+	if (view)
+		sb->view_ops->up(view);
 }
 
 static int check_hello(struct sandbox *sb, const struct proto_hello *h, struct err *err)

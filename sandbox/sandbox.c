@@ -45,8 +45,8 @@ void sandbox_put(struct sandbox *sb)
 {
 	if (--sb->refs)
 		return;
-	if (sb->view_drop)
-		sb->view_drop(sb->view);
+	if (sb->view)
+		sb->view_ops->drop(sb->view);
 	free(sb->name);
 	free(sb->id);
 	free(sb->template);
@@ -336,15 +336,14 @@ void sandbox_error(struct sandbox *sb, const char *op, const char *path, const s
 	report_add(sb->registry->report, op, where, err);
 }
 
-void *sandbox_view(struct sandbox *sb, void *(*make)(struct sandbox *sb, void *arg), void *arg,
-	void (*drop)(void *view))
+void *sandbox_view(struct sandbox *sb, const struct view_ops *ops, void *arg)
 {
 	void *view;
 
 	pthread_mutex_lock(&sb->lock);
 	if (!sb->view) {
-		sb->view = make(sb, arg);
-		sb->view_drop = sb->view ? drop : NULL;
+		sb->view = ops->make(sb, arg);
+		sb->view_ops = ops;
 	}
 	view = sb->view;
 	pthread_mutex_unlock(&sb->lock);

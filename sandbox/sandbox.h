@@ -81,5 +81,10 @@ void sandbox_error_render(struct sandbox *sb, struct buf *out);
 void sandbox_error(struct sandbox *sb, const char *op, const char *path, const struct err *err);
 
 /* The view's own data, made once under the sandbox's lock, freed with the sandbox. */
-void *sandbox_view(struct sandbox *sb, void *(*make)(struct sandbox *sb, void *arg), void *arg,
-	void (*drop)(void *view));
+struct view_ops {
+	void *(*make)(struct sandbox *sb, void *arg);
+	void (*drop)(void *view);
+	/* The agent can be asked from now on. From an I/O thread, with no lock held. */
+	void (*up)(void *view);
+};
+void *sandbox_view(struct sandbox *sb, const struct view_ops *ops, void *arg);

@@ -110,6 +110,34 @@ harmless() {
   caught unasked
 }
 
+# ask PYTHON: as provoke, for what no ordinary tool asks.
+ask() {
+  timeout -s KILL 20 python3 -c "import os, sys; f = sys.argv[1]; $1" "$L/workspace/file"
+}
+
+@test "extended attributes, holes and copies that cannot be" {
+  is "$(L=$MNT/good ask 'print(os.listxattr(f), os.getxattr(f, "user.a"))')" "['user.a'] b'b'"
+  is "$(L=$MNT/good ask 'd = os.open(f, 0); print(os.lseek(d, 2, 3), os.lseek(d, 2, 4))')" "2 6"
+  L=$MNT/good ask 'os.setxattr(f, "user.a", b"c"); os.removexattr(f, "user.a")'
+  local mode code said
+  while read -r mode code; do
+    liar "$mode"
+    wait_for 20 test -e "$L/workspace/file"
+    said=$(ask "$code" 2>&1) && false
+    has "$said" Input/output
+    wait_for 20 state_is "$mode@liar" failed
+    grep -Eq '^message: .{8,}' "$L/ctl/error"
+    timeout 20 rmdir "$L"
+    good
+  done <<'ASK'
+xattr-long os.getxattr(f, "user.a")
+names-open os.listxattr(f)
+names-hollow os.listxattr(f)
+seek-far os.lseek(os.open(f, 0), 0, 3)
+big-copy d = os.open(f, os.O_RDWR); e = os.open(f, os.O_RDONLY); os.copy_file_range(e, d, 2, 0, 4)
+ASK
+}
+
 @test "bodies that are cut or padded" {
   caught truncated
   caught padded
@@ -160,6 +188,14 @@ harmless() {
   harmless link-nul
   harmless link-empty
   harmless link-climb
+}
+
+@test "changes that are none, of others, without end, or counted and never told" {
+  caught changes-junk
+  caught changes-empty
+  caught changes-slash
+  harmless changes-flood
+  harmless changes-seq
 }
 
 @test "jobs with impossible results" {

@@ -64,3 +64,73 @@ image_make_busybox() {
 image_make_empty() {
   tar -c --files-from /dev/null | image_import "$1" "$2"
 }
+
+# What the Debian image has beside a minimal system: what real programs in a sandbox need.
+IMAGE_DEBIAN_PACKAGES=(gcc libc6-dev make sqlite3 python3 python3-venv git rsync attr acl)
+
+# image_debian_suite, image_debian_mirror: this machine's own release, from where its apt has it.
+image_debian_suite() {
+  (source /etc/os-release && echo "$VERSION_CODENAME")
+}
+
+# apt tells only of sources whose lists it has.
+image_debian_mirror() {
+  image_debian_source "$1" || {
+    packages_apt update
+    image_debian_source "$1"
+  }
+}
+
+image_debian_source() {
+  # The fields are apt's, not the shell's.
+  # shellcheck disable=SC2016
+  apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' |
+    awk -v suite="$1" '$1 == suite && $2 == "main" { print $3; found = 1; exit } END { exit !found }'
+}
+
+# image_debian CACHE: prints the path of a tar archive with a small Debian, made by debootstrap when it is
+# not in CACHE yet, or was made from other packages.
+image_debian() {
+  local cache=$1 suite mirror key tree status=0
+  suite=$(image_debian_suite)
+  key=$(printf '%s\n' "$suite" "${IMAGE_DEBIAN_PACKAGES[@]}" | sha256sum)
+  key=${key:0:12}
+  if [[ ! -s $cache/$key.tar ]]; then
+    mirror=$(image_debian_mirror "$suite") || {
+      say "apt has no source for Debian $suite"
+      return 1
+    }
+    say "making a Debian $suite image in $cache by debootstrap, once; this takes minutes"
+    mkdir -p "$cache"
+    tree=$(mktemp -d)
+    image_debian_tree "$tree" "$suite" "$mirror" >"$cache/$key.log" 2>&1 &&
+      tar -C "$tree" -cf "$cache/part.$$" --one-file-system . &&
+      mv "$cache/part.$$" "$cache/$key.tar" || status=1
+    rm -rf --one-file-system "$tree" "$cache/part.$$"
+    ((status == 0)) || {
+      tail -n 20 "$cache/$key.log" >&2
+      return 1
+    }
+  fi
+  echo "$cache/$key.tar"
+}
+
+# image_debian_tree DIR SUITE MIRROR
+image_debian_tree() {
+  local dir=$1 include proxy=''
+  chmod 755 "$dir"
+  include=$(printf ',%s' "${IMAGE_DEBIAN_PACKAGES[@]}")
+  eval "$(apt-config shell proxy Acquire::http::Proxy)"
+  env ${proxy:+"http_proxy=$proxy"} debootstrap --variant=minbase --include="${include:1}" \
+    "$2" "$dir" "$3" </dev/null || return 1
+  # The machine's mirror is its own affair, and documents and lists are half of the size.
+  rm -rf "$dir"/etc/apt/sources.list* "$dir"/var/{cache,lib,log}/apt "$dir"/var/log/*.log \
+    "$dir"/var/cache/* "$dir"/usr/share/{doc,man,locale,info}/* "${dir:?}"/dev/* "$dir"/debootstrap
+}
+
+# image_make_debian SOCKET NAME:TAG CACHE
+image_make_debian() {
+  local archive
+  archive=$(image_debian "$3") || return 1
+  image_import "$1" "$2" <"$archive"
+}

@@ -13,6 +13,7 @@ PACKAGES_RUN=(fuse3 curl ca-certificates)
 PACKAGES_TEST=(
   bats procps clang clang-format clang-tidy libclang-rt-14-dev shellcheck valgrind jq file
   python3 rsync git make util-linux docker-registry fio stress-ng bindfs mergerfs
+  debootstrap debian-archive-keyring python3-venv attr acl
 )
 
 packages_missing() {
@@ -68,4 +69,9 @@ packages_need_dockerd() {
     ! command -v apparmor_parser >/dev/null; then
     packages_need apparmor
   fi
+}
+
+# The npm command, unless there is one already: that of Node's own package conflicts with Debian's.
+packages_need_npm() {
+  command -v npm >/dev/null || packages_need npm
 }

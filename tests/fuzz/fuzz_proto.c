@@ -44,6 +44,12 @@ static void decode(unsigned which, const uint8_t *data, size_t size)
 	case 4:
 		CASE(job, proto_job_fini(&v));
 		break;
+	case 7:
+		CASE(lock, (void)0);
+		break;
+	case 8:
+		CASE(change, (void)0);
+		break;
 	default: /* as READDIR's reply: entries until the end */
 		while (!in.bad && in.p < in.end) {
 			struct proto_dirent d;
@@ -80,9 +86,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (!size)
 		return 0;
-	if (data[0] % 7 == 6)
+	if (data[0] % 9 == 6)
 		decode_frame(data + 1, size - 1);
 	else
-		decode(data[0] % 7, data + 1, size - 1);
+		decode(data[0] % 9, data + 1, size - 1);
 	return 0;
 }

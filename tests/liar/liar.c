@@ -71,6 +71,7 @@ static void put_attr(struct buf *b, enum kind kind)
 		.blksize = 4096,
 		.mtime = {.sec = 1000000000}};
 
+	a.cache = PROTO_CACHE_ALL; /* nothing changes here */
 	lie_attr(&a);
 	proto_put_attr(b, &a);
 }
@@ -203,6 +204,53 @@ static int hello(struct buf *b)
 	return 0;
 }
 
+/* One attribute, user.a, whose value is "b". */
+static int list_xattr(struct buf *b)
+{
+	lie_names(b, "user.a", 7);
+	return 0;
+}
+
+static int get_xattr(struct wire_in *in, struct buf *b)
+{
+	char *name;
+	int error = ENODATA;
+
+	wire_get_u64(in);
+	name = wire_get_str(in, PROTO_NAME_MAX);
+	if (name && strcmp(name, "user.a") == 0) {
+		lie_value(b, "b");
+		error = 0;
+	}
+	free(name);
+	return error;
+}
+
+/* A file of one piece: data from the offset on, the hole is its end. */
+static int seek(struct wire_in *in, struct buf *b)
+{
+	uint64_t offset;
+	uint32_t whence;
+
+	wire_get_u64(in);
+	offset = wire_get_u64(in);
+	whence = wire_get_u32(in);
+	if (offset >= strlen(TEXT))
+		return ENXIO;
+	wire_u64(b, lie_is("seek-far") ? UINT64_MAX : whence == 3 ? offset : strlen(TEXT));
+	return 0;
+}
+
+static int copy(struct wire_in *in, struct buf *b)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; i < 5; i++)
+		n = wire_get_u64(in);
+	wire_u64(b, lie_is("big-copy") ? n + 1 : 0);
+	return 0;
+}
+
 /* The honest body of a reply; returns its errno. */
 static int answer(uint16_t type, struct wire_in *in, struct buf *b)
 {
@@ -240,8 +288,22 @@ static int answer(uint16_t type, struct wire_in *in, struct buf *b)
 		return job(b);
 	case PROTO_JOB_READ:
 		return read_job(in, b);
-	case PROTO_PING:
 	case PROTO_OPEN:
+		wire_u32(b, 0);
+		return 0;
+	case PROTO_GETXATTR:
+		return get_xattr(in, b);
+	case PROTO_LISTXATTR:
+		return list_xattr(b);
+	case PROTO_LSEEK:
+		return seek(in, b);
+	case PROTO_COPY:
+		return copy(in, b);
+	case PROTO_PING:
+	case PROTO_ACCESS:
+	case PROTO_FALLOCATE:
+	case PROTO_SETXATTR:
+	case PROTO_REMOVEXATTR:
 	case PROTO_OPENDIR:
 	case PROTO_FSYNC:
 	case PROTO_JOB_WRITE:
@@ -273,6 +335,11 @@ static int relay(void)
 		if (one_way(h.type))
 			continue;
 		buf_reset(&b);
+		if (h.type == PROTO_CHANGES) {
+			if (lie_changes(&b) && !lie_send(&h, 0, &b))
+				break;
+			continue;
+		}
 		in = wire_in(body, h.len);
 		error = answer(h.type, &in, &b);
 		if (error && error != EPROTONOSUPPORT)

@@ -7,6 +7,8 @@
  * In names: names-slash names-dotdot names-dot names-nul names-long names-empty.
  * In attributes: type-0 type-junk flip huge-size bad-time.
  * In data: long-read big-write link-long link-nul link-empty link-climb.
+ * In ranges: seek-far big-copy. In extended attributes: xattr-long names-open names-hollow.
+ * In changes: changes-junk changes-empty changes-slash changes-flood changes-seq.
  * In jobs: job-exit job-result job-size.
  */
 #include "tests/liar/lies.h"
@@ -90,6 +92,27 @@ void lie_readlink(struct buf *b, const char *truth)
 	}
 }
 
+void lie_names(struct buf *b, const char *truth, size_t n)
+{
+	if (lie_is("names-open")) /* without its end */
+		wire_bytes(b, truth, n - 1);
+	else if (lie_is("names-hollow"))
+		wire_bytes(b, "user.a\0\0user.b", 15);
+	else
+		wire_bytes(b, truth, n);
+}
+
+void lie_value(struct buf *b, const char *truth)
+{
+	if (!lie_is("xattr-long")) {
+		wire_str(b, truth);
+		return;
+	}
+	wire_u32(b, PROTO_XATTR_MAX + 1);
+	for (uint32_t i = 0; i <= PROTO_XATTR_MAX; i++)
+		wire_u8(b, 'x');
+}
+
 static bool write_all(const uint8_t *p, size_t n)
 {
 	size_t piece = lie_is("drip") ? 1 : n;
@@ -139,6 +162,33 @@ static int lie_errno(int error)
 	return error;
 }
 
+bool lie_changes(struct buf *b)
+{
+	struct proto_change c = {.kind = PROTO_CHANGE_NAME,
+		.node = PROTO_NODE_WORKSPACE,
+		.name = (const uint8_t *)"../file",
+		.name_len = 7};
+
+	if (lie_is("changes-junk")) {
+		wire_u8(b, 77);
+		wire_u64(b, 1);
+	} else if (lie_is("changes-slash")) {
+		proto_put_change(b, &c);
+	} else if (lie_is("changes-flood")) {
+		for (uint64_t i = 0; i < 1000; i++) {
+			c = (struct proto_change){.kind = 1 + i % 4, .node = i % 40};
+			if (c.kind == PROTO_CHANGE_NAME) {
+				c.name = (const uint8_t *)"file";
+				c.name_len = 4;
+			}
+			proto_put_change(b, &c);
+		}
+	} else {
+		return lie_is("changes-empty");
+	}
+	return true;
+}
+
 bool lie_send(const struct proto_head *h, int error, const struct buf *body)
 {
 	bool is_hello = h->type == PROTO_HELLO, go_on;
@@ -161,6 +211,8 @@ bool lie_send(const struct proto_head *h, int error, const struct buf *body)
 	buf_init(&b, 16u << 20);
 	for (int i = lie_is("twice") && !is_hello ? 0 : 1; i < 2; i++) {
 		at = proto_begin(&b, type | PROTO_REPLY, (uint16_t)error, id, 0, 0);
+		if (lie_is("changes-seq"))
+			proto_set_seq(&b, at, UINT64_MAX / 2);
 		buf_append(&b, body->data ? body->data : (const uint8_t *)"", len);
 		if (lie_is("padded") && !is_hello)
 			wire_u8(&b, 0);

@@ -17,5 +17,12 @@ void lie_job(struct proto_job *j);
 /* Writes READLINK's body. */
 void lie_readlink(struct buf *b, const char *truth);
 
+/* Write LISTXATTR's and GETXATTR's. */
+void lie_names(struct buf *b, const char *truth, size_t n);
+void lie_value(struct buf *b, const char *truth);
+
+/* Writes CHANGES's body; false: it is not to be answered, which is the truth: nothing changes. */
+bool lie_changes(struct buf *b);
+
 /* Sends the reply to h, as the mode has it; false: the connection is to be closed. */
 bool lie_send(const struct proto_head *h, int error, const struct buf *body);

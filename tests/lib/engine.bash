@@ -28,6 +28,14 @@ sbx_images() {
   image_exists "$socket" empty:test || image_make_empty "$socket" empty:test
 }
 
+# sbx_image_debian: debian:test, for files whose tests need real programs inside; call it in setup_file.
+# The archive is made once a machine, the image once an engine.
+sbx_image_debian() {
+  local socket=$SBX_ENGINE/docker.sock
+  image_exists "$socket" debian:test ||
+    image_make_debian "$socket" debian:test "$SBX_TOP/build-cache/debian"
+}
+
 # For tests in which the engine goes away and comes back. Containers stop with it.
 engine_down() {
   engine_stop "$SBX_ENGINE"

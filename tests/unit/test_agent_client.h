@@ -47,12 +47,14 @@ UNUSED static const char *agent_path(void)
 	return p ? p : "agent/agent-twin";
 }
 
-/* As an engine's seccomp profile would: openat2 fails with AGENT_SECCOMP's errno. True: it does. */
-UNUSED static bool refuse_openat2(int code)
+/* As an engine's seccomp profile would: openat2 and faccessat2 fail with AGENT_SECCOMP's errno.
+ * True: they do. */
+UNUSED static bool refuse_new_calls(int code)
 {
 	struct sock_filter code_of[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_faccessat2, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)code),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -60,7 +62,8 @@ UNUSED static bool refuse_openat2(int code)
 
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0 &&
-	       syscall(SYS_openat2, AT_FDCWD, "/", NULL, 0) < 0 && errno == code;
+	       syscall(SYS_openat2, AT_FDCWD, "/", NULL, 0) < 0 && errno == code &&
+	       syscall(SYS_faccessat2, AT_FDCWD, "/", 0, 0) < 0 && errno == code;
 }
 
 /* In a.dir: state, workspace, log. */
@@ -78,7 +81,7 @@ UNUSED static void agent_exec(struct agent *a, const char *user)
 		const char *seccomp = getenv("AGENT_SECCOMP");
 
 		dup2(fd, 2);
-		if (seccomp && !refuse_openat2(atoi(seccomp)))
+		if (seccomp && !refuse_new_calls(atoi(seccomp)))
 			_exit(98);
 		execl(agent_path(), "agent", "init", "--state", state, "--root", "/", "--workspace",
 			ws, "--user", user, (char *)NULL);
@@ -254,6 +257,8 @@ UNUSED static int do_lookup(
 	if (!ret) {
 		proto_get_attr(&c->in, attr);
 		CHECK(wire_end(&c->in));
+		if (!attr->mode) /* none, and that may be remembered */
+			ret = attr->cache == PROTO_CACHE_NAME ? ENOENT : EIO;
 	}
 	return ret;
 }

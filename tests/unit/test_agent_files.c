@@ -34,7 +34,7 @@ static void hello_says_who(void)
 	struct stat st;
 
 	CHECK(client_hello(&d, &a, "other", &h) == 0);
-	CHECK(h.version == 1 && !h.resumed && h.uid == 1234 && h.gid == 4321);
+	CHECK(h.version == PROTO_VERSION && !h.resumed && h.uid == 1234 && h.gid == 4321);
 	CHECK(strcmp(h.trouble, "") == 0);
 	CHECK(strstr(h.workspace, "/ws"));
 	proto_hello_fini(&h);

@@ -12,6 +12,8 @@ union any {
 	struct proto_attr attr;
 	struct proto_setattr setattr;
 	struct proto_statfs statfs;
+	struct proto_lock lock;
+	struct proto_change change;
 	struct proto_dirent dirent;
 	struct proto_hello hello;
 	struct proto_job job;
@@ -52,6 +54,8 @@ static void fini_job(union any *a)
 CODEC(attr)
 CODEC(setattr)
 CODEC(statfs)
+CODEC(lock)
+CODEC(change)
 CODEC(dirent)
 CODEC(hello)
 CODEC(job)
@@ -72,7 +76,8 @@ static void sample_attr(union any *a)
 		.atime = {.sec = -1, .nsec = 999999999},
 		.mtime = {.sec = INT64_MAX},
 		.ctime = {.sec = 3, .nsec = 4},
-		.btime = {0}};
+		.btime = {0},
+		.cache = PROTO_CACHE_ALL};
 }
 
 static void sample_setattr(union any *a)
@@ -96,6 +101,18 @@ static void sample_statfs(union any *a)
 		.bsize = 6,
 		.frsize = 7,
 		.namelen = 255};
+}
+
+static void sample_lock(union any *a)
+{
+	a->lock = (struct proto_lock){
+		.type = PROTO_LOCK_WRITE, .start = 1, .end = INT64_MAX, .pid = 7};
+}
+
+static void sample_change(union any *a)
+{
+	a->change = (struct proto_change){
+		.kind = PROTO_CHANGE_NAME, .node = 9, .name = (const uint8_t *)"x", .name_len = 1};
 }
 
 static void sample_dirent(union any *a)
@@ -150,6 +167,8 @@ static const struct codec codecs[] = {
 	{"attr", put_attr, get_attr, fini_none, sample_attr},
 	{"setattr", put_setattr, get_setattr, fini_none, sample_setattr},
 	{"statfs", put_statfs, get_statfs, fini_none, sample_statfs},
+	{"lock", put_lock, get_lock, fini_none, sample_lock},
+	{"change", put_change, get_change, fini_none, sample_change},
 	{"dirent", put_dirent, get_dirent, fini_none, sample_dirent},
 	{"bare dirent", put_dirent, get_dirent, fini_none, sample_dirent_bare},
 	{"hello", put_hello, get_hello, fini_hello, sample_hello},

@@ -1,0 +1,668 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One inotify instance for all sessions. Events are read on the loop's thread only. `lock` guards
+ * the table of watches; order: a session's lock, then `lock`, then the list of sessions'. What a
+ * node was told lies in the node, under its session's lock.
+ */
+#include "agent/watch.h"
+
+#include "agent/changes.h"
+#include "agent/clock.h"
+#include "agent/creds.h"
+#include "agent/handles.h"
+#include "agent/loop.h"
+#include "common/cleanup.h"
+#include "common/log.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#define NAMES	     (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
+#define EVENTS	     (NAMES | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_EXCL_UNLINK | IN_ONLYDIR)
+#define BUFFER	     (32u << 10)
+#define LIMIT_FILE   "/proc/sys/fs/inotify/max_user_watches"
+#define WATCHES_MAX  16384u
+#define SHARE	     8	      /* of what the machine allows all its containers together */
+#define CLOSED_MAX   4096     /* files closed after writing, kept until the next barrier */
+#define EXPECTED_MAX 512      /* own operations whose events have not been read */
+#define YOUNG_NS     20000000 /* timestamps closer than this may be the same for two changes */
+#define MAPPED_S     60	      /* dirty pages of a mapping are clean by then: stores show again */
+
+/* Who wants to know of a directory. */
+struct watcher {
+	struct watcher *next;
+	struct session *s;
+	uint64_t num;
+};
+
+struct watched {
+	struct link by_wd;
+	struct watcher *list;
+};
+
+struct expected {
+	int wd;
+	uint32_t mask;
+	char name[PROTO_NAME_MAX + 1];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct table watches; /* by wd; protected by lock, as the next */
+static unsigned n_watches;
+static unsigned max_watches;		       /* constant after watch_init(), as the next */
+static bool fine_times;			       /* the kernel gives each change its own timestamp */
+static struct source source = {.fd = -1};      /* the inotify descriptor */
+static struct expected expected[EXPECTED_MAX]; /* the loop's, as the next */
+static unsigned n_expected;
+
+/* --- what was told ------------------------------------------------------------------------------
+ */
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
+	h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+	return h ^ (h >> 27);
+}
+
+/* What the bytes go with; never 0. */
+static uint64_t data_sign(const struct sys_statx *stx)
+{
+	uint64_t h = mix(mix(mix(1, stx->size), (uint64_t)stx->mtime.sec), stx->mtime.nsec);
+
+	return h ? h : 1;
+}
+
+static uint64_t attr_sign(const struct sys_statx *stx)
+{
+	uint64_t h = mix(data_sign(stx), (uint64_t)stx->ctime.sec);
+
+	h = mix(h, (uint64_t)stx->ctime.nsec << 32 | stx->nlink);
+	h = mix(h, (uint64_t)stx->uid << 32 | stx->gid);
+	h = mix(h, stx->mode);
+	return h ? h : 1;
+}
+
+static int64_t age_ns(const struct sys_time *t)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (now.tv_sec - t->sec) * 1000000000 + now.tv_nsec - t->nsec;
+}
+
+/* Could another change have left the same timestamps? */
+static bool is_young(const struct sys_statx *stx)
+{
+	return !fine_times && age_ns(&stx->ctime) < YOUNG_NS;
+}
+
+/* The daemon may know the file by several numbers, and keep any of them. s->lock is held. */
+static void set_told(struct session *s, struct node *n, const struct sys_statx *stx, bool own)
+{
+	uint64_t told = attr_sign(stx), data = data_sign(stx);
+	struct node *same = NULL;
+
+	do { /* first n itself, which may be a root */
+		n->told = told;
+		n->told_data = data;
+		if (own)
+			n->own_data = data;
+		n = same = node_by_ino(s, stx, same);
+	} while (n);
+}
+
+/* If the daemon was told something else than this, it will hear so; s->lock is held. */
+static void compare(struct session *s, struct node *n, const struct sys_statx *stx)
+{
+	bool data;
+
+	if (!n->told || (n->told == attr_sign(stx) && !is_young(stx)))
+		return;
+	data = S_ISREG(n->type) && (n->told_data != data_sign(stx) || is_young(stx));
+	n->told = 0;
+	changes_add(s, data ? PROTO_CHANGE_DATA : PROTO_CHANGE_ATTR, n->num, NULL);
+}
+
+void watch_tell(
+	struct session *s, uint64_t num, const struct sys_statx *stx, struct proto_attr *attr)
+{
+	struct node *n;
+
+	attr->cache = 0;
+	pthread_mutex_lock(&s->lock);
+	n = node_by_num(s, num);
+	if (n) {
+		bool within = n->parent && n->parent->wd;
+
+		set_told(s, n, stx, false);
+		if (within)
+			attr->cache |= PROTO_CACHE_NAME;
+		if (S_ISDIR(stx->mode) ? n->wd != 0 : within && stx->nlink == 1)
+			attr->cache |= PROTO_CACHE_ATTR;
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void watch_tell_read(struct session *s, struct node *n, int fd)
+{
+	struct sys_statx stx;
+	bool known;
+
+	pthread_mutex_lock(&s->lock);
+	known = n->told != 0;
+	pthread_mutex_unlock(&s->lock);
+	if (known || sys_statx(fd, "", &stx) < 0)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (!n->told)
+		set_told(s, n, &stx, false);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void watch_own_begin(struct session *s, struct node *n, const struct sys_statx *stx)
+{
+	pthread_mutex_lock(&s->lock);
+	if (stx && !n->writing)
+		compare(s, n, stx);
+	n->writing++;
+	pthread_mutex_unlock(&s->lock);
+}
+
+void watch_own_end(struct session *s, struct node *n, const struct sys_statx *stx)
+{
+	pthread_mutex_lock(&s->lock);
+	n->writing--;
+	if (stx)
+		set_told(s, n, stx, true);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void watch_own_names(const struct pin *dir)
+{
+	pthread_mutex_lock(&dir->s->lock);
+	dir->node->told = 0;
+	pthread_mutex_unlock(&dir->s->lock);
+}
+
+bool watch_keeps(struct session *s, struct node *n, int fd)
+{
+	struct sys_statx stx;
+	struct statfs fs;
+	bool keep;
+
+	if (sys_statx(fd, "", &stx) < 0)
+		return false;
+	pthread_mutex_lock(&s->lock);
+	compare(s, n, &stx);
+	keep = n->own_data == data_sign(&stx);
+	if (!keep)
+		keep = !n->foreign_ms || clock_ms() - n->foreign_ms > MAPPED_S * 1000;
+	else
+		fd = -1; /* our own write was the last */
+	pthread_mutex_unlock(&s->lock);
+	if (!keep || is_young(&stx))
+		return false;
+	if (fd < 0)
+		return true;
+	/* A mapping of a tmpfs file never shows in its times. */
+	return age_ns(&stx.mtime) > MAPPED_S * INT64_C(1000000000) && fstatfs(fd, &fs) == 0 &&
+	       (unsigned long)fs.f_type != 0x01021994ul;
+}
+
+/* --- the watches --------------------------------------------------------------------------------
+ */
+
+/* Where inotify says all: file systems that only this kernel changes. */
+static bool is_local(int fd)
+{
+	static const uint32_t known[] = {0xef53 /* ext */, 0x58465342 /* xfs */,
+		0x9123683e /* btrfs */, 0x794c7630 /* overlay */, 0x01021994 /* tmpfs */,
+		0xf2f52010 /* f2fs */, 0x2fc12fc1 /* zfs */, 0xca451a4e /* bcachefs */,
+		0x858458f6 /* ramfs */};
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if ((uint32_t)fs.f_type == known[i])
+			return true;
+	return false;
+}
+
+static struct watched *find(int wd)
+{
+	struct link *l = table_find(&watches, (uint64_t)wd);
+
+	return l ? link_of(l, struct watched, by_wd) : NULL;
+}
+
+/* Lock held. */
+static void remove_watched(struct watched *w)
+{
+	table_del(&watches, &w->by_wd);
+	n_watches--;
+	free(w);
+}
+
+/* Adds the watcher to what inotify calls wd; lock held. False: no memory. */
+static bool enter(int wd, struct watcher *r)
+{
+	struct watched *w = find(wd);
+
+	if (!w) {
+		w = calloc(1, sizeof(*w));
+		if (!w || table_add(&watches, &w->by_wd, (uint64_t)wd) < 0) {
+			free(w);
+			return false;
+		}
+		n_watches++;
+	}
+	r->next = w->list;
+	w->list = r;
+	return true;
+}
+
+/* Takes one watcher out, and the watch with the last; lock held. */
+static void leave(int wd, struct session *s, uint64_t num)
+{
+	struct watched *w = find(wd);
+	struct watcher **at, *r;
+
+	for (at = w ? &w->list : NULL; at && (r = *at); at = &r->next) {
+		if (r->s != s || r->num != num)
+			continue;
+		*at = r->next;
+		free(r);
+		break;
+	}
+	if (w && !w->list) {
+		remove_watched(w);
+		inotify_rm_watch(source.fd, wd);
+	}
+}
+
+/* The wd, or 0. Lock held: a watch that is being removed must not be the one that is added. */
+static int add_watch(const struct pin *dir, struct watcher *r)
+{
+	char path[48];
+	int wd;
+
+	if (n_watches >= max_watches)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", dir->fd);
+	wd = inotify_add_watch(source.fd, path, EVENTS);
+	if (wd <= 0)
+		return 0;
+	if (enter(wd, r))
+		return wd;
+	if (!find(wd))
+		inotify_rm_watch(source.fd, wd);
+	return 0;
+}
+
+bool watch_sees(const struct pin *dir)
+{
+	bool sees;
+
+	pthread_mutex_lock(&dir->s->lock);
+	sees = dir->node->wd != 0;
+	pthread_mutex_unlock(&dir->s->lock);
+	return sees;
+}
+
+void watch_dir(const struct pin *dir)
+{
+	struct session *s = dir->s;
+	struct watcher *r;
+	int wd;
+
+	creds_own();
+	pthread_mutex_lock(&s->lock);
+	wd = dir->node->wd;
+	pthread_mutex_unlock(&s->lock);
+	if (wd || source.fd < 0 || !is_local(dir->fd))
+		return;
+	r = malloc(sizeof(*r));
+	if (!r)
+		return;
+	*r = (struct watcher){.s = s, .num = dir->node->num};
+	pthread_mutex_lock(&lock);
+	wd = add_watch(dir, r);
+	pthread_mutex_unlock(&lock);
+	if (!wd) {
+		free(r);
+		return;
+	}
+	pthread_mutex_lock(&s->lock);
+	if (dir->node->wd || !dir->node->known) { /* somebody was quicker; or forgotten */
+		pthread_mutex_lock(&lock);
+		leave(wd, s, dir->node->num);
+		pthread_mutex_unlock(&lock);
+	} else {
+		dir->node->wd = wd;
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void watch_forget(struct session *s, struct node *n)
+{
+	if (!n->wd)
+		return;
+	pthread_mutex_lock(&lock);
+	leave(n->wd, s, n->num);
+	pthread_mutex_unlock(&lock);
+	n->wd = 0;
+}
+
+/* --- events -------------------------------------------------------------------------------------
+ */
+
+static void expect(int wd, uint32_t mask, const char *name)
+{
+	struct expected *e = &expected[n_expected];
+
+	if (!wd || n_expected == EXPECTED_MAX)
+		return; /* then it is told: no harm */
+	e->wd = wd;
+	e->mask = mask;
+	snprintf(e->name, sizeof(e->name), "%s", name);
+	n_expected++;
+}
+
+void watch_expect_removed(const struct pin *dir, const char *name, bool moved)
+{
+	int wd;
+
+	pthread_mutex_lock(&dir->s->lock);
+	wd = dir->node->wd;
+	pthread_mutex_unlock(&dir->s->lock);
+	expect(wd, moved ? IN_MOVED_FROM : IN_DELETE, name);
+}
+
+void watch_expect_closed(struct session *s, struct node *n)
+{
+	pthread_mutex_lock(&s->lock);
+	if (n->parent)
+		expect(n->parent->wd, IN_CLOSE_WRITE, n->name);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static bool was_expected(int wd, uint32_t mask, const char *name)
+{
+	for (unsigned i = 0; i < n_expected; i++) {
+		struct expected *e = &expected[i];
+
+		if (e->wd == wd && e->mask & mask && strcmp(e->name, name) == 0) {
+			e->mask = 0;
+			return true;
+		}
+	}
+	return false;
+}
+
+struct happened {
+	struct session *s;
+	struct pin dir;
+	const char *name;
+	uint32_t mask;
+	bool echo;  /* of an operation by the daemon of some session: of this one, or it may be */
+	bool there; /* stx is of what has that name now */
+	struct sys_statx stx;
+};
+
+/* A file that others closed after writing; s->lock is held. */
+static void note_closed(struct session *s, struct node *n)
+{
+	uint64_t *more;
+
+	n->foreign_ms = clock_ms();
+	n->own_data = 0;
+	if (n->closed)
+		return;
+	if (s->n_closed == CLOSED_MAX) {
+		s->closed_all = true;
+		return;
+	}
+	if (s->n_closed % 64 == 0) {
+		more = realloc(s->closed, (s->n_closed + 64) * sizeof(*more));
+		if (!more) {
+			s->closed_all = true;
+			return;
+		}
+		s->closed = more;
+	}
+	s->closed[s->n_closed++] = n->num;
+	n->closed = true;
+}
+
+/* Something was done to the file of that name: all nodes that are this file. s->lock is held. */
+static void file_event(struct happened *h)
+{
+	struct node *n;
+
+	if (!h->there)
+		return; /* it has been removed since, and that is an event too */
+	for (n = node_by_ino(h->s, &h->stx, NULL); n; n = node_by_ino(h->s, &h->stx, n)) {
+		if (n->writing)
+			continue; /* the end of our own write looks */
+		if (h->mask & IN_CLOSE_WRITE && !h->echo)
+			note_closed(h->s, n);
+		compare(h->s, n, &h->stx);
+	}
+}
+
+/* A name came or went. s->lock is held. */
+static void name_event(struct happened *h)
+{
+	struct node *dir = h->dir.node, *n = node_by_name(h->s, dir, h->name, NULL);
+	bool known = false;
+
+	for (; n; n = node_by_name(h->s, dir, h->name, n)) {
+		if (h->there && n->ino == h->stx.ino && n->dev == sys_dev(&h->stx))
+			known = true; /* the daemon knows what is there */
+		else if (n->told && !h->echo) {
+			n->told = 0; /* one link less */
+			changes_add(h->s, PROTO_CHANGE_ATTR, n->num, NULL);
+		}
+	}
+	if (!known && !h->echo)
+		changes_add(h->s, PROTO_CHANGE_NAME, dir->num, h->name);
+}
+
+static void dir_event(struct happened *h)
+{
+	struct sys_statx stx;
+
+	if (sys_statx(h->dir.fd, "", &stx) < 0)
+		return;
+	pthread_mutex_lock(&h->s->lock);
+	compare(h->s, h->dir.node, &stx);
+	pthread_mutex_unlock(&h->s->lock);
+}
+
+static void tell_session(struct session *s, uint64_t num, const struct inotify_event *ev, bool echo)
+{
+	struct happened h = {.s = s,
+		.dir = PIN_NONE,
+		.name = ev->len ? ev->name : "",
+		.mask = ev->mask,
+		.echo = echo};
+
+	creds_own();
+	if (ev->mask & IN_IGNORED) {
+		struct node *n;
+
+		pthread_mutex_lock(&s->lock);
+		n = node_by_num(s, num);
+		if (n) {
+			n->wd = 0;
+			n->told = 0;
+			changes_add(s, PROTO_CHANGE_ATTR, num, NULL);
+		}
+		pthread_mutex_unlock(&s->lock);
+		return;
+	}
+	if (pin_open(s, num, &h.dir) < 0) {
+		unpin(&h.dir);
+		return;
+	}
+	if (*h.name) {
+		h.there = sys_statx(h.dir.fd, h.name, &h.stx) == 0;
+		pthread_mutex_lock(&s->lock);
+		if (ev->mask & NAMES)
+			name_event(&h);
+		else
+			file_event(&h);
+		pthread_mutex_unlock(&s->lock);
+	}
+	if (!*h.name || ev->mask & NAMES)
+		dir_event(&h);
+	unpin(&h.dir);
+}
+
+static void all_sessions(struct session *s, void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&s->lock);
+	changes_add(s, PROTO_CHANGE_ALL, 0, NULL);
+	nodes_untell(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void one_event(const struct inotify_event *ev)
+{
+	struct watcher who[72], *r;
+	struct watched *w;
+	unsigned n = 0;
+	bool echo;
+
+	if (ev->mask & IN_Q_OVERFLOW) {
+		sessions_each(all_sessions, NULL);
+		return;
+	}
+	pthread_mutex_lock(&lock);
+	w = find(ev->wd);
+	for (r = w ? w->list : NULL; r && n < 72; r = r->next)
+		if (session_try_get(r->s))
+			who[n++] = *r;
+	if (w && ev->mask & IN_IGNORED) {
+		while ((r = w->list)) {
+			w->list = r->next;
+			free(r);
+		}
+		remove_watched(w);
+	}
+	pthread_mutex_unlock(&lock);
+	/* With several daemons it is not known whose operation it was: the others must hear. */
+	echo = was_expected(ev->wd, ev->mask, ev->len ? ev->name : "") && n == 1;
+	for (unsigned i = 0; i < n; i++) {
+		tell_session(who[i].s, who[i].num, ev, echo);
+		session_put(who[i].s);
+	}
+}
+
+static void flush_session(struct session *s, void *arg)
+{
+	(void)arg;
+	changes_flush(s);
+}
+
+static void drain(void)
+{
+	_Alignas(struct inotify_event) char data[BUFFER];
+	const struct inotify_event *ev;
+	ssize_t n;
+
+	while ((n = read(source.fd, data, sizeof(data))) > 0)
+		for (char *p = data; p < data + n; p += sizeof(*ev) + ev->len) {
+			ev = (const void *)p;
+			one_event(ev);
+		}
+	n_expected = 0; /* an operation's event is there when the operation returns */
+}
+
+void watch_drain(void)
+{
+	if (source.fd < 0)
+		return;
+	drain();
+	sessions_each(flush_session, NULL);
+}
+
+static void report_closed(struct session *s, void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < s->n_closed; i++) {
+		struct node *n = node_by_num(s, s->closed[i]);
+
+		if (!n)
+			continue;
+		n->closed = false;
+		n->told = 0;
+		changes_add(s, PROTO_CHANGE_DATA, n->num, NULL);
+	}
+	if (s->closed_all)
+		changes_add(s, PROTO_CHANGE_ALL, 0, NULL);
+	free(s->closed);
+	s->closed = NULL;
+	s->n_closed = 0;
+	s->closed_all = false;
+	pthread_mutex_unlock(&s->lock);
+}
+
+void watch_barrier(void)
+{
+	if (source.fd < 0)
+		return;
+	drain();
+	sessions_each(report_closed, NULL);
+	sessions_each(flush_session, NULL);
+}
+
+static void on_events(struct source *src, uint32_t events)
+{
+	(void)src;
+	(void)events;
+	watch_drain();
+}
+
+static unsigned read_limit(void)
+{
+	cleanup_close int fd = open(LIMIT_FILE, O_RDONLY | O_CLOEXEC);
+	char text[32];
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	unsigned long most;
+
+	if (n <= 0)
+		return 1024;
+	text[n] = 0;
+	most = strtoul(text, NULL, 10) / SHARE;
+	return most < WATCHES_MAX ? (unsigned)most : WATCHES_MAX;
+}
+
+void watch_init(void)
+{
+	struct utsname u;
+	int major = 0, minor = 0;
+
+	fine_times = uname(&u) == 0 && sscanf(u.release, "%d.%d", &major, &minor) == 2 &&
+		     (major > 6 || (major == 6 && minor >= 13));
+	max_watches = read_limit();
+	source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	source.ready = on_events;
+	if (source.fd >= 0 && loop_add(&source, EPOLLIN) == 0)
+		return;
+	log_warn("no inotify: nothing is cached on the host (%s)", strerror(errno));
+	if (source.fd >= 0)
+		close(source.fd);
+	source.fd = -1;
+}

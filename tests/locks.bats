@@ -1,0 +1,518 @@
+#!/usr/bin/env bats
+# flock and fcntl locks hold between host and sandbox: contract 3.
+# shellcheck disable=SC2016
+
+load lib/mount
+load lib/assert
+
+LOCKER=${SANDBOXFS%/fs/sandboxfs}/tests/locker/locker
+
+setup() {
+  mount_sbx
+  sandbox demo
+  W=$MNT/demo/workspace
+  cp "$LOCKER" "$W/.locker"
+  T=$BATS_TEST_TMPDIR
+  OURS=() # processes that may hold a file of the mount when a test fails
+}
+
+teardown() {
+  local pid
+  exec 9>&-
+  for pid in "${OURS[@]}"; do
+    kill -KILL "$pid" 2>/dev/null || true
+  done
+  sbx_teardown
+}
+
+# inside ARGS...: the locker in the sandbox; its output and status.
+inside() {
+  local code
+  ex demo "exec ./.locker $*" || return 1
+  cat "$MNT/demo/ctl/stdout"
+  code=$(cat "$MNT/demo/ctl/exit_code")
+  ((code < 2)) || cat "$MNT/demo/ctl/stderr"
+  return "$code"
+}
+
+# free_inside ARGS..., taken_inside ARGS...: KIND TYPE FILE START LEN; the same on the host.
+free_inside() {
+  inside try "$@"
+}
+
+taken_inside() {
+  run -1 inside try "$@"
+}
+
+free_here() {
+  "$LOCKER" try "$1" "$2" "$W/$3" "$4" "$5"
+}
+
+taken_here() {
+  run -1 free_here "$@"
+}
+
+# hold_here ARGS...: a process of the host's that holds a lock; its pid in HOLDER.
+hold_here() {
+  rm -f "$T/held"
+  "$LOCKER" hold "$1" "$2" "$W/$3" "$4" "$5" >"$T/held" 3>&- &
+  HOLDER=$!
+  OURS+=($!)
+  wait_for 10 grep -q held "$T/held"
+}
+
+# hold_inside ARGS...: the same in the sandbox.
+hold_inside() {
+  ex demo "./.locker hold $* >.held 2>&1 </dev/null &"
+  wait_for 10 grep -q held "$W/.held"
+  HOLDER=$(sed -n 's/^held //p' "$W/.held")
+}
+
+# wait_here ARGS... SECONDS: one that waits for a lock; its pid in WAITER, what it says in $T/got.
+wait_here() {
+  "$LOCKER" wait "$1" "$2" "$W/$3" "$4" "$5" "$6" >"$T/got" 3>&- &
+  WAITER=$!
+  OURS+=($!)
+  wait_for 10 agent_waits 1
+}
+
+ended() {
+  engine_ended "$1"
+}
+
+# How many threads of the agent wait for a lock: they are in a lock's system call.
+agent_waits() {
+  is "$(agent_lock_threads)" "$1"
+}
+
+agent_pid() {
+  dk inspect -f '{{.State.Pid}}' "$(box_id demo)"
+}
+
+# fcntl is 72, flock 73 on this machine's architecture; see /proc/PID/syscall.
+agent_lock_threads() {
+  local task n=0
+  for task in /proc/"$(agent_pid)"/task/*/syscall; do
+    case $(cut -d' ' -f1 "$task" 2>/dev/null) in 72 | 73) n=$((n + 1)) ;; esac
+  done
+  echo $n
+}
+
+# ms FILE: the time in what a locker said.
+ms() {
+  sed -n 's/^[a-z]* \([0-9]\{4,\}\)$/\1/p' "$1" | tail -n 1
+}
+
+# at_once LATER EARLIER: at most 100 ms apart.
+at_once() {
+  (($1 - $2 >= 0 && $1 - $2 < ${SBX_SANITIZER:+10}100)) || {
+    echo "took $(($1 - $2)) ms"
+    return 1
+  }
+}
+
+@test "a byte range locked on the host is taken in the sandbox, and only that" {
+  local kind
+  for kind in posix ofd; do
+    hold_here $kind write f 10 10
+    taken_inside posix read f 10 1
+    taken_inside ofd write f 19 100
+    free_inside posix write f 0 10
+    free_inside posix write f 20 0
+    free_inside flock write f 0 0
+    is "$(inside test posix read f 0 0)" "write 10 10 -1"
+    kill "$HOLDER"
+    wait "$HOLDER"
+    free_inside posix write f 0 0
+  done
+}
+
+@test "a byte range locked in the sandbox is taken on the host, and only that" {
+  hold_inside posix read f 10 10
+  taken_here posix write f 19 1
+  free_here posix read f 10 10
+  free_here posix write f 0 10
+  free_here ofd write f 20 0
+  is "$("$LOCKER" test posix write "$W/f" 0 0)" "read 10 10 0"
+  is "$("$LOCKER" test posix read "$W/f" 0 0)" free
+  is "$("$LOCKER" test ofd write "$W/f" 0 0)" "read 10 10 -1"
+  ex demo "kill $HOLDER"
+  wait_for 5 grep -q released "$W/.held"
+  free_here posix write f 0 0
+}
+
+@test "flock(1) on the host and a flock in the sandbox exclude each other" {
+  exec 9>"$W/f"
+  flock 9
+  taken_inside flock write f 0 0
+  taken_inside flock read f 0 0
+  flock -s 9
+  free_inside flock read f 0 0
+  taken_inside flock write f 0 0
+  exec 9>&-
+  ex demo "./.locker run flock write f 0 0 sh -c '
+    echo >.in; while [ ! -e .go ]; do usleep 50000; done' </dev/null >/dev/null 2>&1 &"
+  wait_for 5 test -e "$W/.in"
+  run -1 flock -n "$W/f" true
+  run -1 flock -s -w 1 "$W/f" true
+  : >"$W/.go"
+  flock -w 10 "$W/f" true
+}
+
+@test "a lock that waits is granted as soon as the other side lets go" {
+  hold_inside posix write f 0 0
+  wait_here posix write f 0 1 30
+  is "$(cat "$T/got")" ''
+  ex demo "kill $HOLDER"
+  wait "$WAITER"
+  at_once "$(ms "$T/got")" "$(ms "$W/.held")"
+
+  hold_inside flock write f 0 0
+  wait_here flock read f 0 0 30
+  ex demo "kill $HOLDER"
+  wait "$WAITER"
+  at_once "$(ms "$T/got")" "$(ms "$W/.held")"
+
+  hold_here posix write f 0 0
+  ex demo './.locker wait posix write f 0 1 30 >.got </dev/null 2>&1 &'
+  ex demo './.locker wait ofd read f 7 1 30 >.got2 </dev/null 2>&1 &'
+  is "$(cat "$W/.got" "$W/.got2")" ''
+  kill "$HOLDER"
+  wait "$HOLDER"
+  wait_for 5 test -s "$W/.got"
+  wait_for 5 test -s "$W/.got2"
+  at_once "$(ms "$W/.got")" "$(ms "$T/held")"
+  at_once "$(ms "$W/.got2")" "$(ms "$T/held")"
+  agent_waits 0
+}
+
+@test "a lock that waits ends by SIGALRM, SIGINT, SIGTERM and kill -9, and leaves nothing" {
+  local before sig start
+  hold_inside posix write f 0 0
+  before=$(ls /proc/"$(agent_pid)"/task | wc -l)
+  start=$(now_ms)
+  run -1 "$LOCKER" wait posix write "$W/f" 0 0 1
+  has "$output" timeout
+  (($(now_ms) - start >= 900 && $(now_ms) - start < 2500))
+  run -1 "$LOCKER" wait ofd read "$W/f" 5 5 1
+  has "$output" timeout
+  for sig in INT TERM KILL; do
+    env --default-signal=INT "$LOCKER" wait posix write "$W/f" 0 0 0 3>&- &
+    OURS+=($!)
+    wait_for 10 agent_waits 1
+    start=$(now_ms)
+    kill -s $sig $!
+    wait_for 5 ended $!
+    (($(now_ms) - start < 1500))
+    wait_for 5 agent_waits 0
+  done
+  is "$(ls /proc/"$(agent_pid)"/task | wc -l)" "$before"
+  # Nobody else got it in the end.
+  ex demo "kill $HOLDER"
+  wait_for 5 grep -q released "$W/.held"
+  free_inside posix write f 0 0
+  hold_inside flock write f 0 0
+  run -124 timeout -s INT 1 "$LOCKER" wait flock write "$W/f" 0 0 0
+  "$LOCKER" wait flock write "$W/f" 0 0 0 3>&- &
+  OURS+=($!)
+  wait_for 10 agent_waits 1
+  kill -KILL $!
+  wait_for 5 agent_waits 0
+  ex demo "kill $HOLDER"
+  wait_for 5 grep -q released "$W/.held"
+  free_inside flock write f 0 0
+}
+
+@test "a waiter can be stopped and continued, and a handler that restarts does not end its wait" {
+  hold_inside posix write f 0 0
+  wait_here posix write f 0 0 0
+  kill -STOP "$WAITER"
+  wait_for 5 grep -q '^State:.T' "/proc/$WAITER/status"
+  kill -CONT "$WAITER"
+  wait_for 5 agent_waits 1
+  kill -KILL "$WAITER"
+  wait_for 5 agent_waits 0
+  python3 -u - "$W/f" >"$T/py" 3>&- <<'PY' &
+import fcntl, os, signal, sys
+seen = []
+signal.signal(signal.SIGUSR1, lambda *a: (seen.append(1), print("usr1")))
+fd = os.open(sys.argv[1], os.O_RDWR)
+print("asks")
+fcntl.lockf(fd, fcntl.LOCK_EX)
+print("locked", len(seen))
+PY
+  WAITER=$!
+  OURS+=($!)
+  wait_for 10 agent_waits 1
+  kill -USR1 $WAITER
+  wait_for 5 grep -q usr1 "$T/py"
+  wait_for 5 agent_waits 1
+  ex demo "kill $HOLDER"
+  wait $WAITER
+  is "$(tail -n 1 "$T/py")" "locked 1"
+}
+
+@test "the lock of a killed process goes away, on either side" {
+  local kind
+  for kind in posix ofd flock; do
+    hold_here $kind write f 0 0
+    taken_inside $kind write f 0 0
+    kill -KILL "$HOLDER"
+    wait_for 5 ended "$HOLDER"
+    free_inside $kind write f 0 0
+    hold_inside $kind write f 0 0
+    taken_here $kind write f 0 0
+    ex demo "kill -9 $HOLDER"
+    free_here $kind write f 0 0
+  done
+}
+
+@test "the locks of a killed daemon go away within some ten seconds" {
+  local start
+  hold_here posix write f 0 0
+  hold_here flock write g 0 0
+  start=$(now_ms)
+  kill_daemon
+  umount -l "$MNT"
+  sbx_start "$MNT"
+  taken_inside posix write f 0 0
+  taken_inside flock write g 0 0
+  has "$(inside wait posix write f 0 0 20)" got
+  has "$(inside wait flock write g 0 0 5)" got
+  (($(now_ms) - start > 8000 && $(now_ms) - start < 15000))
+}
+
+@test "a close of any descriptor ends a process's byte ranges, before it returns" {
+  python3 - "$W/f" "$LOCKER" <<'PY'
+import fcntl, os, subprocess, sys
+path, locker = sys.argv[1:]
+def taken(kind="posix", start="0"):
+    return subprocess.run([locker, "try", kind, "write", path, start, "1"]).returncode == 1
+a = os.open(path, os.O_RDWR | os.O_CREAT)
+for i in range(50):
+    fcntl.lockf(a, fcntl.LOCK_EX, 1, 0)
+    assert taken()
+    b = os.open(path, os.O_RDONLY)
+    os.close(b)
+    assert not taken(), i
+# Not inherited by a child, whose end does not end them.
+fcntl.lockf(a, fcntl.LOCK_EX)
+pid = os.fork()
+if pid == 0:
+    try:
+        fcntl.lockf(a, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os._exit(1)
+    except BlockingIOError:
+        os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert taken()
+# Kept over exec.
+os.set_inheritable(a, True)
+pid = os.fork()
+if pid == 0:
+    fcntl.lockf(a, fcntl.LOCK_UN)
+    os._exit(0)
+os.waitpid(pid, 0)
+assert taken()
+fcntl.lockf(a, fcntl.LOCK_UN)
+assert not taken()
+PY
+}
+
+@test "a flock belongs to the open file: dup, fork and exec share it, the last close ends it" {
+  python3 - "$W/f" "$LOCKER" <<'PY'
+import fcntl, os, subprocess, sys, time
+path, locker = sys.argv[1:]
+def taken():
+    return subprocess.run([locker, "try", "flock", "write", path, "0", "0"]).returncode == 1
+a = os.open(path, os.O_RDWR | os.O_CREAT)
+b = os.dup(a)
+fcntl.flock(a, fcntl.LOCK_EX)
+fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+os.close(a)
+assert taken()
+r, w = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.close(w)
+    fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.read(r, 1)
+    os._exit(0)
+os.close(b)
+assert taken()
+os.close(w)
+os.waitpid(pid, 0)
+assert not taken()
+# A child may unlock for all.
+a = os.open(path, os.O_RDWR)
+fcntl.flock(a, fcntl.LOCK_EX)
+subprocess.run(["flock", "-u", str(a)], pass_fds=[a], check=True)
+assert not taken()
+# Kept over exec.
+fcntl.flock(a, fcntl.LOCK_SH)
+p = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[a])
+os.close(a)
+assert taken()
+p.stdin.close()
+p.wait()
+assert not taken()
+PY
+}
+
+@test "one after another, processes get a flock that the one before had: no close is late" {
+  local i
+  for ((i = 0; i < 50; i++)); do
+    flock -n "$W/f" true || {
+      echo "round $i"
+      return 1
+    }
+  done
+  python3 - "$W/f" <<'PY'
+import fcntl, os, struct, sys
+whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
+for i in range(1000):
+    fd = os.open(sys.argv[1], os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.fcntl(fd, 37, whole) # F_OFD_SETLK
+    os.close(fd)
+PY
+}
+
+@test "upgrade, downgrade, split and join of ranges, as on a local file system" {
+  python3 - "$W/f" "$LOCKER" <<'PY'
+import fcntl, os, subprocess, sys
+path, locker = sys.argv[1:]
+def holder():
+    return subprocess.run([locker, "test", "posix", "write", path, "0", "0"], stdout=subprocess.PIPE, text=True).stdout.split()[:3]
+def taken(type, start, n):
+    return subprocess.run([locker, "try", "posix", type, path, str(start), str(n)]).returncode == 1
+a = os.open(path, os.O_RDWR | os.O_CREAT)
+fcntl.lockf(a, fcntl.LOCK_SH, 100, 0)
+assert taken("write", 50, 1) and not taken("read", 50, 1)
+fcntl.lockf(a, fcntl.LOCK_EX, 20, 40)
+assert taken("read", 40, 1) and taken("read", 59, 1) and not taken("read", 60, 40)
+fcntl.lockf(a, fcntl.LOCK_UN, 10, 45)
+assert not taken("write", 45, 10) and taken("write", 44, 1) and taken("write", 55, 1)
+fcntl.lockf(a, fcntl.LOCK_SH, 100, 0)
+assert holder() == ["read", "0", "100"], holder()
+fcntl.lockf(a, fcntl.LOCK_EX, 0, 0)
+assert holder() == ["write", "0", "0"], holder()
+# Two descriptors of one process, one of which can only read.
+r = os.open(path, os.O_RDONLY)
+fcntl.lockf(r, fcntl.LOCK_SH)
+assert holder() == ["read", "0", "0"], holder()
+try:
+    fcntl.lockf(r, fcntl.LOCK_EX)
+    raise SystemExit("a write lock without the right to write")
+except OSError as e:
+    assert e.errno == 9, e
+fcntl.lockf(a, fcntl.LOCK_EX, 10, 0)
+assert taken("read", 0, 1) and not taken("read", 10, 1) and taken("write", 10, 1)
+PY
+}
+
+@test "a file of the image is not copied up by a read lock" {
+  local etc=$MNT/.sandboxfs/rootfs/demo/etc/passwd before
+  before=$(dk diff "$(box_id demo)" | sort)
+  run ! grep -q passwd <<<"$before"
+  python3 -c 'import fcntl, sys
+f = open(sys.argv[1]); fcntl.lockf(f, fcntl.LOCK_SH); fcntl.flock(f, fcntl.LOCK_EX)
+' "$etc"
+  is "$(dk diff "$(box_id demo)" | sort)" "$before"
+}
+
+@test "two mounts of the same sandbox exclude each other" {
+  local first=$MNT
+  mount_sbx
+  wait_for 10 listed demo
+  hold_here posix write f 0 0
+  run -1 "$LOCKER" try posix write "$first/demo/workspace/f" 0 0
+  "$LOCKER" try posix write "$first/demo/workspace/g" 0 0
+  hold_here flock read g 0 0
+  run -1 "$LOCKER" try flock write "$first/demo/workspace/g" 0 0
+  "$LOCKER" try flock read "$first/demo/workspace/g" 0 0
+  # A database with a writer on each.
+  python3 - "$first/demo/workspace/db" "$MNT/demo/workspace/db" <<'PY'
+import sqlite3, sys
+a, b = (sqlite3.connect(p, timeout=0, isolation_level=None) for p in sys.argv[1:])
+a.execute("create table t (n integer)")
+a.execute("begin immediate")
+a.execute("insert into t values (1)")
+try:
+    b.execute("begin immediate")
+    raise SystemExit("two writers at once")
+except sqlite3.OperationalError as e:
+    assert "locked" in str(e), e
+a.execute("commit")
+b.execute("insert into t values (2)")
+assert a.execute("select sum(n) from t").fetchone() == (3,)
+assert b.execute("pragma integrity_check").fetchone() == ("ok",)
+PY
+}
+
+# bats test_tags=valgrind
+@test "a counter under a lock loses nothing when both sides count" {
+  local n=100 i
+  ! short || n=20
+  echo 0 >"$W/n"
+  ex demo "(i=0; while [ \$i -lt $n ]; do
+    ./.locker run flock write lock 0 0 sh -c 'echo \$((\$(cat n) + 1)) >n'; i=\$((i+1)); done; : >.done) </dev/null >/dev/null 2>&1 &"
+  for ((i = 0; i < n; i++)); do
+    flock "$W/lock" sh -c 'echo $(($(cat "$1/n") + 1)) >"$1/n"' - "$W"
+  done
+  wait_for 60 test -e "$W/.done"
+  is "$(cat "$W/n")" $((2 * n))
+  python3 - "$W" $n <<'PY'
+import fcntl, os, sys
+# The same by byte ranges and threads of several processes of the host's.
+w, n = sys.argv[1], int(sys.argv[2])
+open(w + "/m", "w").write("0")
+pids = []
+for k in range(4):
+    pid = os.fork()
+    if pid == 0:
+        for i in range(n):
+            with open(w + "/lock", "r+") as l:
+                fcntl.lockf(l, fcntl.LOCK_EX)
+                v = int(open(w + "/m").read())
+                open(w + "/m", "w").write(str(v + 1))
+        os._exit(0)
+    pids.append(pid)
+assert [os.waitpid(p, 0)[1] for p in pids] == [0] * 4
+assert open(w + "/m").read() == str(4 * n), open(w + "/m").read()
+PY
+}
+
+@test "a lock of a file in ctl/ is refused, not pretended; of a directory it is the host's own" {
+  fails_with "No locks available" flock -n "$MNT/demo/ctl/state" true
+  python3 - "$MNT/demo/ctl/state" <<'PY'
+import errno, fcntl, sys
+f = open(sys.argv[1])
+try:
+    fcntl.lockf(f, fcntl.LOCK_SH)
+    raise SystemExit("locked")
+except OSError as e:
+    assert e.errno == errno.ENOLCK, e
+fcntl.lockf(f, fcntl.LOCK_UN)
+fcntl.flock(f, fcntl.LOCK_UN)
+PY
+  exec 9<"$W"
+  flock 9
+  run -1 flock -n "$W" true
+  exec 9<&-
+  flock -n "$W" true
+}
+
+@test "a sandbox that is stopped or paused keeps no close waiting" {
+  hold_here posix write f 0 0
+  echo paused >"$MNT/demo/ctl/state"
+  kill -KILL "$HOLDER"
+  wait_for 5 ended "$HOLDER"
+  echo running >"$MNT/demo/ctl/state"
+  free_inside posix write f 0 0
+  hold_here flock write f 0 0
+  echo stopped >"$MNT/demo/ctl/state"
+  kill -KILL "$HOLDER"
+  wait_for 5 ended "$HOLDER"
+  is "$(state demo)" stopped
+}

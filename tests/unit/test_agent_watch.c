@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+/* What the agent says of changes: nothing that it told may become untrue unheard, and what the
+ * daemon did itself is no news. */
+#include "test_agent_client.h"
+
+#include <stdarg.h>
+
+static struct agent a;
+static struct client c;
+static uint64_t next_node = 1000, next_fh = 1;
+static uint64_t told;	 /* the changes that we have dealt with */
+static uint64_t dummy;	 /* a file to open: the agent looks at its events first */
+static char heard[8192]; /* the last changes, as words: "data 1000", "name 2 x" */
+
+static char *path(const char *name)
+{
+	static char p[4][512];
+	static unsigned i;
+	char *s = p[i++ % 4];
+
+	snprintf(s, 512, "%s/ws/%s", a.dir, name);
+	return s;
+}
+
+static void put_file(const char *name, const char *text)
+{
+	int fd = open(path(name), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+
+	CHECK(fd >= 0);
+	CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	close(fd);
+}
+
+static void ask(struct client *d, uint64_t seq)
+{
+	struct buf b;
+	size_t at = client_begin(d, &b, PROTO_CHANGES);
+
+	wire_u64(&b, seq);
+	client_send(d, &b, at);
+}
+
+static void read_changes(struct client *d)
+{
+	static const char *const words[] = {"", "attr", "data", "name", "all"};
+	size_t n = strlen(heard);
+
+	while (d->in.p < d->in.end) {
+		struct proto_change p;
+
+		proto_get_change(&d->in, &p);
+		CHECK(!d->in.bad);
+		if (n < sizeof(heard) - 300)
+			n += (size_t)snprintf(heard + n, sizeof(heard) - n, "%s%s %llu%s%.*s",
+				n ? ", " : "", words[p.kind], (unsigned long long)p.node,
+				p.name ? " " : "", (int)p.name_len,
+				p.name ? (const char *)p.name : "");
+	}
+	told = proto_seq(&d->head);
+}
+
+/* Everything that has happened up to now, in `heard`; "" if nothing that concerns us. */
+static const char *hear(void)
+{
+	uint64_t fh = next_fh++, asked, opened, want = 0;
+	struct buf b;
+	size_t at;
+
+	heard[0] = 0;
+	ask(&c, told);
+	asked = c.next_id;
+	at = client_begin(&c, &b, PROTO_OPEN);
+	wire_u64(&b, dummy);
+	wire_u64(&b, fh);
+	wire_u32(&b, PROTO_O_READ);
+	client_send(&c, &b, at);
+	opened = c.next_id;
+	for (bool done = false; !done || told < want;) {
+		CHECK(client_recv(&c));
+		CHECK(c.head.error == 0);
+		if (c.head.id == opened) {
+			want = proto_seq(&c.head);
+			done = true;
+			continue;
+		}
+		CHECK(c.head.id == asked);
+		read_changes(&c);
+		ask(&c, told);
+		asked = c.next_id;
+	}
+	do_close(&c, fh);
+	buf_init(&b, 64);
+	at = proto_begin(&b, PROTO_CANCEL, 0, 0, 0, 0);
+	wire_u64(&b, asked);
+	client_send(&c, &b, at);
+	CHECK(client_recv(&c) && c.head.id == asked && c.head.error == EINTR);
+	return heard;
+}
+
+static bool __attribute__((format(printf, 1, 2))) did(const char *fmt, ...)
+{
+	char want[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(want, sizeof(want), fmt, ap);
+	va_end(ap);
+	if (strcmp(heard, want) == 0)
+		return true;
+	printf("# heard \"%s\", want \"%s\"\n", heard, want);
+	return false;
+}
+
+static bool __attribute__((format(printf, 1, 2))) has(const char *fmt, ...)
+{
+	char want[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(want, sizeof(want), fmt, ap);
+	va_end(ap);
+	if (strstr(heard, want))
+		return true;
+	printf("# heard \"%s\", no \"%s\"\n", heard, want);
+	return false;
+}
+
+static uint64_t look(const char *name, struct proto_attr *attr)
+{
+	uint64_t node = next_node++;
+
+	CHECK(do_lookup(&c, 2, name, node, attr) == 0);
+	return node;
+}
+
+static void files_and_names(void)
+{
+	unsigned long long f;
+	struct proto_attr attr;
+
+	put_file("f", "one");
+	hear();
+	f = look("f", &attr);
+	CHECK(attr.cache == PROTO_CACHE_ALL);
+	CHECK(do_lookup(&c, 2, "none", next_node++, &attr) == ENOENT); /* cached: see do_lookup */
+	CHECK(*hear() == 0);
+	put_file("f", "two");
+	hear();
+	CHECK(did("data %llu", f));
+	put_file("f", "three");
+	CHECK(*hear() == 0); /* nothing was told since */
+	CHECK(do_getattr(&c, f, 0, &attr) == 0 && attr.size == 5 && attr.cache == PROTO_CACHE_ALL);
+	CHECK(chmod(path("f"), 0600) == 0);
+	hear();
+	CHECK(did("attr %llu", f));
+	put_file("none", "");
+	hear();
+	CHECK(has("name 2 none"));
+	CHECK(do_getattr(&c, f, 0, &attr) == 0);
+	CHECK(rename(path("none"), path("f")) == 0);
+	hear();
+	CHECK(has("name 2 f") && has("name 2 none") && has("attr %llu", f));
+	CHECK(do_getattr(&c, f, 0, &attr) == ESTALE);
+	CHECK(unlink(path("f")) == 0);
+	hear();
+	CHECK(has("name 2 f"));
+}
+
+static void own_operations_are_no_news(void)
+{
+	uint64_t dir = next_node++, file = next_node++, fh = next_fh++;
+	struct proto_attr attr;
+	uint32_t n;
+
+	hear();
+	CHECK(do_make(&c, PROTO_MKDIR, 2, "d", dir, 0755) == 0);
+	CHECK(do_create(&c, dir, "x", file, fh, PROTO_O_READ | PROTO_O_WRITE, 0644, &attr) == 0);
+	CHECK(attr.cache == PROTO_CACHE_ALL);
+	CHECK(do_write(&c, fh, 0, "hello", 5, &n) == 0);
+	CHECK(do_setattr(&c, file, 0,
+		      &(struct proto_setattr){.mask = PROTO_SET_ATTR_MODE, .mode = 0600},
+		      &attr) == 0);
+	CHECK(do_setattr(&c, file, fh,
+		      &(struct proto_setattr){.mask = PROTO_SET_ATTR_SIZE, .size = 2}, &attr) == 0);
+	do_close(&c, fh);
+	CHECK(*hear() == 0);
+	CHECK(do_rename(&c, dir, "x", 2, "y", 0) == 0);
+	CHECK(do_getattr(&c, file, 0, &attr) == 0 && attr.size == 2);
+	CHECK(do_remove(&c, PROTO_UNLINK, 2, "y") == 0);
+	CHECK(do_remove(&c, PROTO_RMDIR, 2, "d") == 0);
+	hear();
+	CHECK(!strstr(heard, "name"));
+	/* But what others did before our own is not forgotten over it. */
+	put_file("z", "1111");
+	CHECK(chown(path("z"), 1234, 4321) == 0);
+	CHECK(do_lookup(&c, 2, "z", file = next_node++, &attr) == 0);
+	CHECK(do_open(&c, file, fh = next_fh++, PROTO_O_WRITE) == 0);
+	put_file("z", "2222");
+	CHECK(do_setattr(&c, file, 0,
+		      &(struct proto_setattr){.mask = PROTO_SET_ATTR_MODE, .mode = 0600},
+		      &attr) == 0);
+	hear();
+	CHECK(has("data %llu", (unsigned long long)file));
+	do_close(&c, fh);
+}
+
+static uint32_t open_says(uint64_t node)
+{
+	uint64_t fh = next_fh++;
+	struct buf b;
+	size_t at = client_begin(&c, &b, PROTO_OPEN);
+	uint32_t says;
+
+	wire_u64(&b, node);
+	wire_u64(&b, fh);
+	wire_u32(&b, PROTO_O_READ);
+	CHECK(client_call(&c, &b, at) == 0);
+	says = wire_get_u32(&c.in);
+	CHECK(wire_end(&c.in));
+	do_close(&c, fh);
+	return says;
+}
+
+static void bytes_that_may_be_kept(void)
+{
+	uint64_t own = next_node++, fh = next_fh++, other;
+	struct timespec old[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+	struct proto_attr attr;
+	uint32_t n;
+
+	CHECK(do_create(&c, 2, "own", own, fh, PROTO_O_WRITE, 0644, &attr) == 0);
+	CHECK(do_write(&c, fh, 0, "hello", 5, &n) == 0);
+	do_close(&c, fh);
+	CHECK(open_says(own) == PROTO_OPENED_KEEP);
+	put_file("own", "other");
+	CHECK(open_says(own) == 0); /* and a mapping may be at work */
+	CHECK(do_getattr(&c, own, 0, &attr) == 0);
+	CHECK(open_says(own) == 0);
+	put_file("old", "other");
+	CHECK(utimensat(AT_FDCWD, path("old"), old, 0) == 0);
+	hear();
+	other = look("old", &attr);
+	CHECK(open_says(other) == PROTO_OPENED_KEEP);
+	hear();
+}
+
+static void several_links(void)
+{
+	unsigned long long f;
+	struct proto_attr attr;
+
+	put_file("l1", "x");
+	CHECK(link(path("l1"), path("l2")) == 0);
+	f = look("l1", &attr);
+	CHECK(attr.nlink == 2 && attr.cache == PROTO_CACHE_NAME);
+	hear();
+	CHECK(unlink(path("l2")) == 0);
+	hear();
+	CHECK(has("name 2 l2"));
+	CHECK(do_getattr(&c, f, 0, &attr) == 0 && attr.nlink == 1);
+	CHECK(attr.cache == PROTO_CACHE_ALL);
+}
+
+static void directories_are_watched_when_asked_for(void)
+{
+	unsigned long long d;
+	struct proto_attr attr;
+
+	CHECK(mkdir(path("dir"), 0755) == 0);
+	d = look("dir", &attr);
+	CHECK(attr.cache == PROTO_CACHE_NAME);
+	CHECK(do_getattr(&c, d, 0, &attr) == 0 && attr.cache == PROTO_CACHE_ALL);
+	hear();
+	put_file("dir/in", "");
+	hear();
+	CHECK(has("name %llu in", d) && has("attr %llu", d));
+	CHECK(do_lookup(&c, d, "in", next_node++, &attr) == 0);
+	CHECK(attr.cache == PROTO_CACHE_ALL);
+	hear();
+	CHECK(rename(path("dir"), path("moved")) == 0);
+	hear();
+	CHECK(has("name 2 dir") && has("name 2 moved"));
+	/* It is followed, and still watched. */
+	CHECK(do_getattr(&c, d, 0, &attr) == 0);
+	CHECK(unlink(path("moved/in")) == 0);
+	hear();
+	CHECK(has("name %llu in", d));
+	CHECK(rmdir(path("moved")) == 0);
+	hear();
+	CHECK(has("name 2 moved"));
+}
+
+static void a_job_is_a_barrier(void)
+{
+	unsigned long long f;
+	struct proto_attr attr;
+	struct proto_job j;
+	uint64_t seq;
+
+	put_file("job", "old");
+	CHECK(chown(path("job"), 1234, 4321) == 0);
+	hear();
+	f = look("job", &attr);
+	run_text(&c, "cd ../ws 2>/dev/null; echo new! > job", &j); /* waits for it */
+	seq = proto_seq(&c.head);
+	proto_job_fini(&j);
+	CHECK(seq > told);
+	hear();
+	CHECK(has("data %llu", f));
+	/* Closed after writing: told at the end whatever the stat, for the sake of mappings. */
+	CHECK(do_getattr(&c, f, 0, &attr) == 0);
+}
+
+static void nothing_is_lost_with_a_connection(void)
+{
+	struct client d;
+	struct proto_hello h = {0};
+	struct proto_attr attr;
+	unsigned long long f;
+	uint64_t was = told;
+
+	put_file("lost", "1");
+	client_open(&d, &a, "lost");
+	CHECK(do_lookup(&d, 2, "lost", 5000, &attr) == 0);
+	f = 5000;
+	ask(&d, 0);
+	put_file("lost", "22");
+	CHECK(client_recv(&d) && d.head.error == 0); /* told, but we die before it is dealt with */
+	client_close(&d);
+	CHECK(client_hello(&d, &a, "lost", &h) == 0 && h.resumed);
+	proto_hello_fini(&h);
+	ask(&d, 0);
+	CHECK(client_recv(&d) && d.head.error == 0);
+	heard[0] = 0;
+	read_changes(&d);
+	CHECK(has("data %llu", f));
+	/* A second question replaces the first. */
+	ask(&d, told);
+	ask(&d, told);
+	CHECK(client_recv(&d) && d.head.id == d.next_id - 1 && d.head.error == EINTR);
+	client_close(&d);
+	told = was;
+	hear();
+}
+
+static void too_many_are_all(void)
+{
+	uint64_t dir = next_node++;
+	char name[32];
+
+	CHECK(do_make(&c, PROTO_MKDIR, 2, "many", dir, 0777) == 0);
+	hear();
+	CHECK(do_lookup(&c, dir, "x", next_node++, &(struct proto_attr){0}) == ENOENT);
+	for (int i = 0; i < 40000; i++) {
+		snprintf(name, sizeof(name), "many/%d", i);
+		put_file(name, "");
+	}
+	hear();
+	CHECK(has("all 0"));
+	put_file("many/one more", "");
+	hear();
+	CHECK(did("name %llu one more", (unsigned long long)dir));
+}
+
+static void groups_of_the_caller(void)
+{
+	struct proto_attr attr;
+	struct buf b;
+	size_t at;
+
+	put_file("g", "secret");
+	CHECK(chown(path("g"), 0, 777) == 0 && chmod(path("g"), 0040) == 0);
+	uint64_t f = look("g", &attr);
+
+	CHECK(do_open(&c, f, next_fh++, PROTO_O_READ) == EACCES);
+	buf_init(&b, 4096);
+	at = proto_begin(&b, PROTO_OPEN, 2, ++c.next_id, c.uid, c.gid);
+	wire_u32(&b, 776);
+	wire_u32(&b, 777);
+	wire_u64(&b, f);
+	wire_u64(&b, next_fh++);
+	wire_u32(&b, PROTO_O_READ);
+	CHECK(client_call(&c, &b, at) == 0);
+	CHECK(do_open(&c, f, next_fh++, PROTO_O_READ) == EACCES);
+	hear();
+}
+
+int main(void)
+{
+	struct proto_attr attr;
+
+	if (geteuid() != 0) {
+		puts("1..0 # SKIP not root");
+		return 77;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	umask(022);
+	agent_start(&a, "1234:4321");
+	client_open(&c, &a, "watch");
+	c.uid = 1234;
+	c.gid = 4321;
+	put_file("dummy", "");
+	dummy = look("dummy", &attr);
+	TEST(files_and_names);
+	TEST(own_operations_are_no_news);
+	TEST(bytes_that_may_be_kept);
+	TEST(several_links);
+	TEST(directories_are_watched_when_asked_for);
+	TEST(a_job_is_a_barrier);
+	TEST(nothing_is_lost_with_a_connection);
+	TEST(too_many_are_all);
+	TEST(groups_of_the_caller);
+	client_close(&c);
+	agent_clean(&a);
+	return check_done();
+}
