@@ -185,7 +185,7 @@ stressors() {
   for name; do
     args+=("--$name" 1)
   done
-  stress-ng --temp-path "$W" --verify --timeout "$(amount 1 3 60)" --yaml "$log.yaml" "${STRESSOR_OPTIONS[@]}" \
+  stress-ng --temp-path "$W" --verify --timeout "$(amount 1 3 60)" --metrics-brief --yaml "$log.yaml" "${STRESSOR_OPTIONS[@]}" \
     "${args[@]}" >"$log" 2>&1 </dev/null 3>&- || status=$?
   ! grep -E ' fail: |skip' "$log" || status=1
   for name; do
