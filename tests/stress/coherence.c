@@ -234,7 +234,7 @@ static void hold_some(void)
 
 static void round_of(int inside_changes)
 {
-	if (rnd_once_in(&d.pick.rnd, 4))
+	if (rnd_once_in(&d.pick.rnd, 4) && !(d.pick.without & 1U << OP_HOLD))
 		hold_some();
 	if (!inside_changes) {
 		change_outside();
