@@ -19,7 +19,7 @@ struct change {
 	struct change *next;
 	uint64_t number, node;
 	uint8_t kind;
-	char name[]; /* PROTO_CHANGE_NAME */
+	char name[]; /* of the kinds that have one */
 };
 
 void changes_init(struct changes *c)
@@ -50,7 +50,7 @@ void changes_fini(struct changes *c)
 void changes_add(struct session *s, enum proto_change_kind kind, uint64_t node, const char *name)
 {
 	struct changes *c = &s->changes;
-	size_t len = kind == PROTO_CHANGE_NAME ? strlen(name) + 1 : 0;
+	size_t len = proto_change_named((uint8_t)kind) ? strlen(name) + 1 : 0;
 	struct change *x = NULL;
 
 	if (c->all > c->given)
@@ -86,7 +86,7 @@ static void put_changes(struct changes *c, struct buf *b)
 			break;
 		}
 		p = (struct proto_change){.kind = x->kind, .node = x->node};
-		if (x->kind == PROTO_CHANGE_NAME) {
+		if (proto_change_named(x->kind)) {
 			p.name = (const uint8_t *)x->name;
 			p.name_len = strlen(x->name);
 		}

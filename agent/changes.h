@@ -24,7 +24,7 @@ struct changes {
 void changes_init(struct changes *c);
 void changes_fini(struct changes *c);
 
-/* Records one; s->lock is held. name is for PROTO_CHANGE_NAME. */
+/* Records one; s->lock is held. name is for the kinds that have one. */
 void changes_add(struct session *s, enum proto_change_kind kind, uint64_t node, const char *name);
 
 /* Answers the request that waits, if there is something to tell. Without the lock; any thread. */

@@ -119,6 +119,16 @@ static void set_told(struct session *s, struct node *n, const struct sys_statx *
 	} while (n);
 }
 
+/* The kernel believes a size at open and mmap that it knows to be old: so it must look the name up
+ * again. s->lock is held. */
+static void data_changed(struct session *s, struct node *n)
+{
+	n->told = 0;
+	changes_add(s, PROTO_CHANGE_DATA, n->num, NULL);
+	if (n->parent)
+		changes_add(s, PROTO_CHANGE_SIZE, n->parent->num, n->name);
+}
+
 /* If the daemon was told something else than this, it will hear so; s->lock is held. */
 static void compare(struct session *s, struct node *n, const struct sys_statx *stx)
 {
@@ -128,7 +138,10 @@ static void compare(struct session *s, struct node *n, const struct sys_statx *s
 		return;
 	data = S_ISREG(n->type) && (n->told_data != data_sign(stx) || is_young(stx));
 	n->told = 0;
-	changes_add(s, data ? PROTO_CHANGE_DATA : PROTO_CHANGE_ATTR, n->num, NULL);
+	if (data)
+		data_changed(s, n);
+	else
+		changes_add(s, PROTO_CHANGE_ATTR, n->num, NULL);
 }
 
 void watch_tell(
@@ -607,8 +620,7 @@ static void report_closed(struct session *s, void *arg)
 		if (!n)
 			continue;
 		n->closed = false;
-		n->told = 0;
-		changes_add(s, PROTO_CHANGE_DATA, n->num, NULL);
+		data_changed(s, n);
 	}
 	if (s->closed_all)
 		changes_add(s, PROTO_CHANGE_ALL, 0, NULL);

@@ -193,11 +193,16 @@ void proto_get_lock(struct wire_in *in, struct proto_lock *l)
 		in->bad = true;
 }
 
+bool proto_change_named(uint8_t kind)
+{
+	return kind == PROTO_CHANGE_NAME || kind == PROTO_CHANGE_SIZE;
+}
+
 void proto_put_change(struct buf *b, const struct proto_change *c)
 {
 	wire_u8(b, c->kind);
 	wire_u64(b, c->node);
-	if (c->kind == PROTO_CHANGE_NAME)
+	if (proto_change_named(c->kind))
 		wire_bytes(b, c->name, c->name_len);
 }
 
@@ -206,12 +211,12 @@ void proto_get_change(struct wire_in *in, struct proto_change *c)
 	memset(c, 0, sizeof(*c));
 	c->kind = wire_get_u8(in);
 	c->node = wire_get_u64(in);
-	if (c->kind == PROTO_CHANGE_NAME) {
+	if (proto_change_named(c->kind)) {
 		c->name = wire_get_bytes(in, PROTO_NAME_MAX, &c->name_len);
 		if (!in->bad && !proto_name_ok(c->name, c->name_len))
 			in->bad = true;
 	}
-	if (c->kind < PROTO_CHANGE_ATTR || c->kind > PROTO_CHANGE_ALL)
+	if (c->kind < PROTO_CHANGE_ATTR || c->kind > PROTO_CHANGE_SIZE)
 		in->bad = true;
 }
 

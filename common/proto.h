@@ -162,6 +162,8 @@ enum proto_change_kind {
 	PROTO_CHANGE_DATA = 2, /* node: its attributes and bytes */
 	PROTO_CHANGE_NAME = 3, /* node, name: what that name means in that directory */
 	PROTO_CHANGE_ALL = 4,  /* everything */
+	PROTO_CHANGE_SIZE = 5, /* node, name: the same file still, but who opens it by that name
+				  must ask for its attributes first */
 };
 
 enum { PROTO_RENAME_NOREPLACE = 1, PROTO_RENAME_EXCHANGE = 2 };
@@ -218,7 +220,7 @@ struct proto_lock {
 struct proto_change {
 	uint8_t kind;	     /* enum proto_change_kind */
 	uint64_t node;	     /* 0 for ALL */
-	const uint8_t *name; /* points into the message; NULL but for NAME */
+	const uint8_t *name; /* points into the message; NULL but for NAME and SIZE */
 	size_t name_len;
 };
 
@@ -289,6 +291,8 @@ void proto_put_dirent(struct buf *b, const struct proto_dirent *d);
 void proto_get_dirent(struct wire_in *in, struct proto_dirent *d);
 void proto_put_lock(struct buf *b, const struct proto_lock *l);
 void proto_get_lock(struct wire_in *in, struct proto_lock *l);
+/* Whether a change of that kind has a name. */
+bool proto_change_named(uint8_t kind);
 void proto_put_change(struct buf *b, const struct proto_change *c);
 void proto_get_change(struct wire_in *in, struct proto_change *c);
 void proto_put_hello(struct buf *b, const struct proto_hello *h);

@@ -196,10 +196,16 @@ static void tell_node(struct changes *c, struct inode *i, bool data)
 	}
 }
 
-static void tell_name(struct changes *c, struct inode *dir, const char *name, size_t len)
+/* same: the name is right, but is to be looked up again before it is used. */
+static void tell_name(struct changes *c, struct inode *dir, const char *name, size_t len, bool same)
 {
-	if (S_ISDIR(dir->type))
-		fuse_lowlevel_notify_inval_entry(c->fs->session, number(dir), name, len);
+	struct fuse_session *se = c->fs->session;
+
+	if (!S_ISDIR(dir->type))
+		return;
+	if (!same || fuse_lowlevel_notify_expire_entry(
+			     se, number(dir), name, len, FUSE_LL_EXPIRE_ONLY) == -ENOSYS)
+		fuse_lowlevel_notify_inval_entry(se, number(dir), name, len);
 }
 
 /* A new enough kernel asks again for every name of the mount. */
@@ -222,9 +228,9 @@ static void tell_roots(struct changes *c)
 	struct sandbox_info info;
 
 	if (box)
-		tell_name(c, box, "workspace", strlen("workspace"));
+		tell_name(c, box, "workspace", strlen("workspace"), false);
 	if (dot && sandbox_info(c->sb, &info) == 0) {
-		tell_name(c, dot, info.name, strlen(info.name));
+		tell_name(c, dot, info.name, strlen(info.name), false);
 		sandbox_info_fini(&info);
 	}
 	inode_put(box);
@@ -265,8 +271,9 @@ static void tell_batch(struct changes *c, const struct batch *b)
 		i = inode_by_node(c->table, p.node);
 		if (!i)
 			continue; /* forgotten meanwhile */
-		if (p.kind == PROTO_CHANGE_NAME)
-			tell_name(c, i, (const char *)p.name, p.name_len);
+		if (proto_change_named(p.kind))
+			tell_name(c, i, (const char *)p.name, p.name_len,
+				p.kind == PROTO_CHANGE_SIZE);
 		else
 			tell_node(c, i, p.kind == PROTO_CHANGE_DATA);
 		inode_put(i);

@@ -176,8 +176,8 @@ bool lie_changes(struct buf *b)
 		proto_put_change(b, &c);
 	} else if (lie_is("changes-flood")) {
 		for (uint64_t i = 0; i < 1000; i++) {
-			c = (struct proto_change){.kind = 1 + i % 4, .node = i % 40};
-			if (c.kind == PROTO_CHANGE_NAME) {
+			c = (struct proto_change){.kind = 1 + i % 5, .node = i % 40};
+			if (proto_change_named(c.kind)) {
 				c.name = (const uint8_t *)"file";
 				c.name_len = 4;
 			}

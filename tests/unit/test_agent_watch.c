@@ -42,7 +42,7 @@ static void ask(struct client *d, uint64_t seq)
 
 static void read_changes(struct client *d)
 {
-	static const char *const words[] = {"", "attr", "data", "name", "all"};
+	static const char *const words[] = {"", "attr", "data", "name", "all", "size"};
 	size_t n = strlen(heard);
 
 	while (d->in.p < d->in.end) {
@@ -146,7 +146,7 @@ static void files_and_names(void)
 	CHECK(*hear() == 0);
 	put_file("f", "two");
 	hear();
-	CHECK(did("data %llu", f));
+	CHECK(did("data %llu, size 2 f", f));
 	put_file("f", "three");
 	CHECK(*hear() == 0); /* nothing was told since */
 	CHECK(do_getattr(&c, f, 0, &attr) == 0 && attr.size == 5 && attr.cache == PROTO_CACHE_ALL);
