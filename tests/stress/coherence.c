@@ -203,7 +203,7 @@ static void look_outside(void)
 	looks.count = 0;
 	driver_looks(&d, &looks, IN_A | IN_B);
 	for (int i = 0; i < looks.count; i++)
-		if (driver_host(&d, &looks.ops[i], 0) && d.wrongs <= 20)
+		if (driver_host(&d, &looks.ops[i], 0) && d.wrongs <= 3)
 			look_again(&looks.ops[i]);
 }
 
@@ -234,7 +234,7 @@ static void hold_some(void)
 
 static void round_of(int inside_changes)
 {
-	if (rnd_once_in(&d.pick.rnd, 4))
+	if (rnd_once_in(&d.pick.rnd, 4) && !(d.pick.without & 1U << OP_HOLD))
 		hold_some();
 	if (!inside_changes) {
 		change_outside();
