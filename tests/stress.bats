@@ -61,11 +61,13 @@ lying() {
   shift
   "$STRESS" "$@" --local "$dir/inside" "$dir/outside" >"$BATS_TEST_TMPDIR/out" 2>&1 </dev/null 3>&- || status=$?
   wait_for 20 fusermount3 -q -u "$dir/outside"
-  ((status == 1)) && grep -q '^WRONG: ' "$BATS_TEST_TMPDIR/out" || {
+  [[ $status == 1 ]] || echo "status $status, not 1"
+  grep -q '^WRONG: ' "$BATS_TEST_TMPDIR/out" || {
     tail -n 5 "$BATS_TEST_TMPDIR/out"
-    echo "status $status: not caught: $*"
+    echo "not caught: $*"
     return 1
   }
+  [[ $status == 1 ]]
 }
 
 @test "a local directory passes, and a cache that lies does not" {
