@@ -67,6 +67,13 @@ void files_tell(struct request *r, uint64_t num, const struct sys_statx *stx)
 	proto_put_attr(&r->out, &attr);
 }
 
+void files_tell_new(
+	struct request *r, uint64_t num, int dirfd, const char *name, struct sys_statx *stx)
+{
+	watch_file(r->session, num, dirfd, name, stx);
+	files_tell(r, num, stx);
+}
+
 int files_made(struct request *r, const struct pin *parent, const char *name, uint64_t num)
 {
 	struct sys_statx stx;
@@ -77,7 +84,7 @@ int files_made(struct request *r, const struct pin *parent, const char *name, ui
 	ret = node_add(r->session, num, parent, name, &stx);
 	if (ret < 0)
 		return ret;
-	files_tell(r, num, &stx);
+	files_tell_new(r, num, parent->fd, name, &stx);
 	return 0;
 }
 

@@ -29,6 +29,9 @@ const struct sys_statx *files_stat(int fd, struct sys_statx *stx);
 int files_act(struct request *r);
 /* The node's attributes into the reply, and remembered as told. */
 void files_tell(struct request *r, uint64_t num, const struct sys_statx *stx);
+/* The same for dirfd/name, whose stat has just been taken: a file is watched by itself first. */
+void files_tell_new(
+	struct request *r, uint64_t num, int dirfd, const char *name, struct sys_statx *stx);
 
 /* Remembers parent/name as node num and puts its attr into the reply. */
 int files_made(struct request *r, const struct pin *parent, const char *name, uint64_t num);

@@ -76,15 +76,27 @@ struct handle *handle_get(struct session *s, uint64_t num)
 	return h;
 }
 
-struct handle *handle_of(struct session *s, struct node *node)
+/* Of n's, a writable one if there is a choice; s->lock is held. */
+static struct handle *best_of(const struct node *n)
 {
-	struct handle *h, *best;
+	struct handle *h, *best = n->handles;
 
-	pthread_mutex_lock(&s->lock);
-	best = node->handles;
 	for (h = best; h && !best->writable; h = h->next)
 		if (h->writable)
 			best = h;
+	return best;
+}
+
+struct handle *handle_of(struct session *s, struct node *node)
+{
+	struct handle *best;
+	struct node *n = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	best = best_of(node);
+	/* It may have been opened by another name, under a number that is forgotten since. */
+	while (!best && node->parent && (n = node_by_ino(s, node->dev, node->ino, n)))
+		best = best_of(n);
 	if (best)
 		best->refs++;
 	pthread_mutex_unlock(&s->lock);

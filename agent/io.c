@@ -153,7 +153,7 @@ int io_create(struct request *r)
 		node_forget(r->session, num);
 		return ret;
 	}
-	files_tell(r, num, &stx);
+	files_tell_new(r, num, pin.fd, name, &stx);
 	return 0;
 }
 

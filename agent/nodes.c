@@ -39,15 +39,14 @@ static uint64_t ino_key(uint64_t dev, uint64_t ino)
 	return (dev ^ ino * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
 }
 
-struct node *node_by_ino(struct session *s, const struct sys_statx *stx, struct node *prev)
+struct node *node_by_ino(struct session *s, uint64_t dev, uint64_t ino, struct node *prev)
 {
-	struct link *l = prev ? table_next(&prev->by_ino)
-			      : table_find(&s->inos, ino_key(sys_dev(stx), stx->ino));
+	struct link *l = prev ? table_next(&prev->by_ino) : table_find(&s->inos, ino_key(dev, ino));
 
 	for (; l; l = table_next(l)) {
 		struct node *n = link_of(l, struct node, by_ino);
 
-		if (n->ino == stx->ino && n->dev == sys_dev(stx))
+		if (n->ino == ino && n->dev == dev)
 			return n;
 	}
 	return NULL;
@@ -126,6 +125,10 @@ void node_release(struct session *s, struct node *n)
 	for (; n && --n->refs == 0; n = parent) {
 		parent = n->parent;
 		watch_forget(s, n);
+		if (parent) {
+			table_del(&s->inos, &n->by_ino);
+			table_trim(&s->inos);
+		}
 		close_fd(s, n);
 		free(n->name);
 		free(n);
@@ -381,10 +384,8 @@ void node_forget(struct session *s, uint64_t num)
 	if (n) {
 		table_del(&s->nodes, &n->by_num);
 		table_del(&s->names, &n->by_name);
-		table_del(&s->inos, &n->by_ino);
 		table_trim(&s->nodes);
 		table_trim(&s->names);
-		table_trim(&s->inos);
 		n->known = false;
 		watch_forget(s, n);
 		node_release(s, n);

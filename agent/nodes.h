@@ -25,8 +25,9 @@ struct node {
 	uint64_t own_data;  /* told_data after the daemon's own last write */
 	int64_t foreign_ms; /* when others last closed it after writing; 0: never seen */
 	unsigned writing;   /* operations of the daemon's own on it, under way */
-	int wd;		    /* directories: the watch; 0: none */
-	bool closed;	    /* in s->closed */
+	int wd;		    /* the watch; 0: none */
+	struct node *watched_before, *watched_after; /* regular files with one, by age */
+	bool closed;				     /* in s->closed */
 };
 
 /* A node in use: counted, and its descriptor open where asked. */
@@ -42,9 +43,10 @@ struct pin {
 int nodes_init(struct session *s, int root_fd, const char *workspace);
 void nodes_fini(struct session *s);
 
-/* With s->lock held; the last two go on after prev, NULL begins and ends. */
+/* With s->lock held; the last two go on after prev, NULL begins and ends. by_ino also finds nodes
+ * that the daemon has forgotten and that are still open. */
 struct node *node_by_num(struct session *s, uint64_t num);
-struct node *node_by_ino(struct session *s, const struct sys_statx *stx, struct node *prev);
+struct node *node_by_ino(struct session *s, uint64_t dev, uint64_t ino, struct node *prev);
 struct node *node_by_name(
 	struct session *s, const struct node *dir, const char *name, struct node *prev);
 void nodes_untell(struct session *s); /* nothing that was told holds any more */

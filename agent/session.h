@@ -28,6 +28,8 @@ struct session {
 	struct table handles;	      /* by number */
 	struct node *newest, *oldest; /* nodes with a descriptor, by use */
 	unsigned n_fds, max_fds;
+	struct node *watched_first, *watched_last; /* files with a watch of their own, by age */
+	unsigned n_watched;
 	struct changes changes;
 	uint64_t *closed; /* nodes of files that others closed after writing, until a barrier */
 	unsigned n_closed;

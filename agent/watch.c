@@ -26,6 +26,8 @@
 
 #define NAMES	     (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define EVENTS	     (NAMES | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_EXCL_UNLINK | IN_ONLYDIR)
+#define FILE_EVENTS  (IN_MODIFY | IN_ATTRIB | IN_DONT_FOLLOW)
+#define FILES_MAX    4096u /* of a session, watched by themselves */
 #define BUFFER	     (32u << 10)
 #define LIMIT_FILE   "/proc/sys/fs/inotify/max_user_watches"
 #define WATCHES_MAX  16384u
@@ -115,7 +117,7 @@ static void set_told(struct session *s, struct node *n, const struct sys_statx *
 		n->told_data = data;
 		if (own)
 			n->own_data = data;
-		n = same = node_by_ino(s, stx, same);
+		n = same = node_by_ino(s, sys_dev(stx), stx->ino, same);
 	} while (n);
 }
 
@@ -134,7 +136,7 @@ static void compare(struct session *s, struct node *n, const struct sys_statx *s
 {
 	bool data;
 
-	if (!n->told || (n->told == attr_sign(stx) && !is_young(stx)))
+	if (!n->known || !n->told || (n->told == attr_sign(stx) && !is_young(stx)))
 		return;
 	data = S_ISREG(n->type) && (n->told_data != data_sign(stx) || is_young(stx));
 	n->told = 0;
@@ -303,15 +305,15 @@ static void leave(int wd, struct session *s, uint64_t num)
 }
 
 /* The wd, or 0. Lock held: a watch that is being removed must not be the one that is added. */
-static int add_watch(const struct pin *dir, struct watcher *r)
+static int add_watch(int dirfd, const char *name, uint32_t events, struct watcher *r)
 {
-	char path[48];
+	char path[48 + PROTO_NAME_MAX];
 	int wd;
 
 	if (n_watches >= max_watches)
 		return 0;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", dir->fd);
-	wd = inotify_add_watch(source.fd, path, EVENTS);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d%s%s", dirfd, *name ? "/" : "", name);
+	wd = inotify_add_watch(source.fd, path, events);
 	if (wd <= 0)
 		return 0;
 	if (enter(wd, r))
@@ -348,7 +350,7 @@ void watch_dir(const struct pin *dir)
 		return;
 	*r = (struct watcher){.s = s, .num = dir->node->num};
 	pthread_mutex_lock(&lock);
-	wd = add_watch(dir, r);
+	wd = add_watch(dir->fd, "", EVENTS, r);
 	pthread_mutex_unlock(&lock);
 	if (!wd) {
 		free(r);
@@ -365,14 +367,84 @@ void watch_dir(const struct pin *dir)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void watch_forget(struct session *s, struct node *n)
+/* Takes a file out of the list of those with a watch; s->lock is held. */
+static void unlist(struct session *s, struct node *n)
+{
+	*(n->watched_before ? &n->watched_before->watched_after : &s->watched_first) =
+		n->watched_after;
+	*(n->watched_after ? &n->watched_after->watched_before : &s->watched_last) =
+		n->watched_before;
+	n->watched_before = n->watched_after = NULL;
+	s->n_watched--;
+}
+
+/* The watch is gone, or goes now; s->lock is held. */
+static void unwatch(struct session *s, struct node *n, bool gone)
 {
 	if (!n->wd)
 		return;
-	pthread_mutex_lock(&lock);
-	leave(n->wd, s, n->num);
-	pthread_mutex_unlock(&lock);
+	if (!gone) {
+		pthread_mutex_lock(&lock);
+		leave(n->wd, s, n->num);
+		pthread_mutex_unlock(&lock);
+	}
 	n->wd = 0;
+	if (S_ISREG(n->type))
+		unlist(s, n);
+}
+
+void watch_forget(struct session *s, struct node *n)
+{
+	unwatch(s, n, false);
+}
+
+/* s->lock is held, n has none. */
+static void list_file(struct session *s, struct node *n, int wd)
+{
+	n->wd = wd;
+	n->watched_before = s->watched_last;
+	*(s->watched_last ? &s->watched_last->watched_after : &s->watched_first) = n;
+	s->watched_last = n;
+	if (++s->n_watched > FILES_MAX)
+		unwatch(s, s->watched_first, false);
+}
+
+void watch_file(struct session *s, uint64_t num, int dirfd, const char *name, struct sys_statx *stx)
+{
+	struct watcher *r;
+	struct node *n;
+	bool wanted;
+	int wd;
+
+	if (source.fd < 0 || !S_ISREG(stx->mode))
+		return;
+	pthread_mutex_lock(&s->lock);
+	n = node_by_num(s, num);
+	wanted = n && !n->wd && n->parent && n->parent->wd;
+	pthread_mutex_unlock(&s->lock);
+	r = wanted ? malloc(sizeof(*r)) : NULL;
+	if (!r)
+		return;
+	*r = (struct watcher){.s = s, .num = num};
+	creds_own();
+	pthread_mutex_lock(&lock);
+	wd = add_watch(dirfd, name, FILE_EVENTS, r);
+	pthread_mutex_unlock(&lock);
+	if (!wd) {
+		free(r);
+		return;
+	}
+	pthread_mutex_lock(&s->lock);
+	n = node_by_num(s, num);
+	if (n && !n->wd) {
+		list_file(s, n, wd);
+	} else {
+		pthread_mutex_lock(&lock);
+		leave(wd, s, num);
+		pthread_mutex_unlock(&lock);
+	}
+	pthread_mutex_unlock(&s->lock);
+	sys_statx(dirfd, name, stx); /* from now on nothing is missed */
 }
 
 /* --- events -------------------------------------------------------------------------------------
@@ -459,12 +531,14 @@ static void note_closed(struct session *s, struct node *n)
 /* Something was done to the file of that name: all nodes that are this file. s->lock is held. */
 static void file_event(struct happened *h)
 {
+	uint64_t dev = sys_dev(&h->stx);
 	struct node *n;
 
 	if (!h->there)
 		return; /* it has been removed since, and that is an event too */
-	for (n = node_by_ino(h->s, &h->stx, NULL); n; n = node_by_ino(h->s, &h->stx, n)) {
-		if (n->writing)
+	for (n = node_by_ino(h->s, dev, h->stx.ino, NULL); n;
+		n = node_by_ino(h->s, dev, h->stx.ino, n)) {
+		if (n->writing || !n->known)
 			continue; /* the end of our own write looks */
 		if (h->mask & IN_CLOSE_WRITE && !h->echo)
 			note_closed(h->s, n);
@@ -478,6 +552,8 @@ static void name_event(struct happened *h)
 	struct node *dir = h->dir.node, *n = node_by_name(h->s, dir, h->name, NULL);
 	bool known = false;
 
+	if (h->there)
+		file_event(h); /* one link more, perhaps */
 	for (; n; n = node_by_name(h->s, dir, h->name, n)) {
 		if (h->there && n->ino == h->stx.ino && n->dev == sys_dev(&h->stx))
 			known = true; /* the daemon knows what is there */
@@ -490,7 +566,7 @@ static void name_event(struct happened *h)
 		changes_add(h->s, PROTO_CHANGE_NAME, dir->num, h->name);
 }
 
-static void dir_event(struct happened *h)
+static void self_event(struct happened *h)
 {
 	struct sys_statx stx;
 
@@ -499,6 +575,49 @@ static void dir_event(struct happened *h)
 	pthread_mutex_lock(&h->s->lock);
 	compare(h->s, h->dir.node, &stx);
 	pthread_mutex_unlock(&h->s->lock);
+}
+
+/* A watch has ended by itself: the file is gone, or its file system. */
+static void forget_watch(struct session *s, uint64_t num)
+{
+	struct node *n;
+
+	pthread_mutex_lock(&s->lock);
+	n = node_by_num(s, num);
+	if (n) {
+		unwatch(s, n, true);
+		n->told = 0;
+		changes_add(s, PROTO_CHANGE_ATTR, num, NULL);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Something was done to a file that is watched by itself, by whatever name. */
+static void event_of_file(struct session *s, const struct pin *of)
+{
+	struct node *n = of->node;
+	auto_handle struct handle *h = handle_of(s, n);
+	auto_unpin struct pin parent = PIN_NONE;
+	char name[PROTO_NAME_MAX + 1] = "";
+	struct sys_statx stx;
+	bool there;
+
+	if (!h) {
+		pthread_mutex_lock(&s->lock);
+		snprintf(name, sizeof(name), "%s", n->name);
+		pthread_mutex_unlock(&s->lock);
+	}
+	there = (h || pin_parent(of, &parent) == 0) &&
+		sys_statx(h ? h->fd : parent.fd, name, &stx) == 0 && stx.ino == n->ino &&
+		sys_dev(&stx) == n->dev;
+	pthread_mutex_lock(&s->lock);
+	if (there && !n->writing) {
+		compare(s, n, &stx);
+	} else if (!there && n->told) { /* it is elsewhere now */
+		n->told = 0;
+		changes_add(s, PROTO_CHANGE_DATA, n->num, NULL);
+	}
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void tell_session(struct session *s, uint64_t num, const struct inotify_event *ev, bool echo)
@@ -511,18 +630,17 @@ static void tell_session(struct session *s, uint64_t num, const struct inotify_e
 
 	creds_own();
 	if (ev->mask & IN_IGNORED) {
-		struct node *n;
-
-		pthread_mutex_lock(&s->lock);
-		n = node_by_num(s, num);
-		if (n) {
-			n->wd = 0;
-			n->told = 0;
-			changes_add(s, PROTO_CHANGE_ATTR, num, NULL);
-		}
-		pthread_mutex_unlock(&s->lock);
+		forget_watch(s, num);
 		return;
 	}
+	if (pin_node(s, num, &h.dir) < 0)
+		return;
+	if (!S_ISDIR(h.dir.node->type)) {
+		event_of_file(s, &h.dir);
+		unpin(&h.dir);
+		return;
+	}
+	unpin(&h.dir);
 	if (pin_open(s, num, &h.dir) < 0) {
 		unpin(&h.dir);
 		return;
@@ -537,7 +655,7 @@ static void tell_session(struct session *s, uint64_t num, const struct inotify_e
 		pthread_mutex_unlock(&s->lock);
 	}
 	if (!*h.name || ev->mask & NAMES)
-		dir_event(&h);
+		self_event(&h);
 	unpin(&h.dir);
 }
 

@@ -196,16 +196,20 @@ static void tell_node(struct changes *c, struct inode *i, bool data)
 	}
 }
 
-/* same: the name is right, but is to be looked up again before it is used. */
+/* same: the name is right, but is to be looked up again before it is used. libfuse reads the byte
+ * after the name too, which in a message is another's. */
 static void tell_name(struct changes *c, struct inode *dir, const char *name, size_t len, bool same)
 {
 	struct fuse_session *se = c->fs->session;
+	char text[PROTO_NAME_MAX + 1];
 
-	if (!S_ISDIR(dir->type))
+	if (!S_ISDIR(dir->type) || len > PROTO_NAME_MAX)
 		return;
+	memcpy(text, name, len);
+	text[len] = 0;
 	if (!same || fuse_lowlevel_notify_expire_entry(
-			     se, number(dir), name, len, FUSE_LL_EXPIRE_ONLY) == -ENOSYS)
-		fuse_lowlevel_notify_inval_entry(se, number(dir), name, len);
+			     se, number(dir), text, len, FUSE_LL_EXPIRE_ONLY) == -ENOSYS)
+		fuse_lowlevel_notify_inval_entry(se, number(dir), text, len);
 }
 
 /* A new enough kernel asks again for every name of the mount. */

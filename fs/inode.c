@@ -464,8 +464,10 @@ struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, ui
 	if (old && same_file(old, epoch, a)) {
 		old->lookups++;
 		/* The agent knows a number by its place: one that was found elsewhere (renamed
-		 * inside, another link) goes on under the number of the place where it is now. */
-		if (old->at != at) {
+		 * inside, another link) goes on under the number of the place where it is now. A
+		 * directory is where it was, and what is in it is known, and watched, by its
+		 * number. */
+		if (!by_name && old->at != at) {
 			uint64_t was = old->node;
 
 			old->at = at;

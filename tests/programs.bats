@@ -356,7 +356,7 @@ rsync_all() {
   is "$(cd "$W" && du -s tree)" "$(in_box 'du -s tree')"
   is "$(cd "$W" && du -s --apparent-size -B1 tree)" "$(in_box 'du -s --apparent-size -B1 tree')"
   is "$(cd "$W" && du -a --count-links tree | sort -k 2)" "$(in_box 'du -a --count-links tree | sort -k 2')"
-  # 174 MiB of size in 5 MiB of blocks.
+  # 43 MiB of size in less than 2 of blocks.
   (($(du -sm "$W/tree/sparse" | cut -f 1) <= 3))
   find "$W/tree" -name 'f*' -type f -delete
   is "$(in_box "find tree -name 'f*' -type f")" ""

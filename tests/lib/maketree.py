@@ -102,10 +102,10 @@ write("acls/d/inherits", 20)
 
 os.mkdir("sparse")
 M = 1 << 20
-sparse("sparse/all-hole", 40 * M, [])
-sparse("sparse/islands", 64 * M, [(8 * M, 256 << 10), (32 * M, M)])
-sparse("sparse/head-and-tail", 50 * M, [(0, 64 << 10), (50 * M - (64 << 10), 64 << 10)])
-sparse("sparse/ends-in-hole", 20 * M, [(0, 128 << 10)])
+sparse("sparse/all-hole", 10 * M, [])
+sparse("sparse/islands", 16 * M, [(2 * M, 256 << 10), (8 * M, M)])
+sparse("sparse/head-and-tail", 12 * M, [(0, 64 << 10), (12 * M - (64 << 10), 64 << 10)])
+sparse("sparse/ends-in-hole", 5 * M, [(0, 128 << 10)])
 
 if everything:
     os.mkdir("absolute")
