@@ -61,11 +61,13 @@ lying() {
   shift
   "$STRESS" "$@" --local "$dir/inside" "$dir/outside" >"$BATS_TEST_TMPDIR/out" 2>&1 </dev/null 3>&- || status=$?
   wait_for 20 fusermount3 -q -u "$dir/outside"
-  ((status == 1)) && grep -q '^WRONG: ' "$BATS_TEST_TMPDIR/out" || {
+  [[ $status == 1 ]] || echo "status $status, not 1"
+  grep -q '^WRONG: ' "$BATS_TEST_TMPDIR/out" || {
     tail -n 5 "$BATS_TEST_TMPDIR/out"
-    echo "status $status: not caught: $*"
+    echo "not caught: $*"
     return 1
   }
+  [[ $status == 1 ]]
 }
 
 @test "a local directory passes, and a cache that lies does not" {
@@ -90,7 +92,7 @@ lying() {
 
 @test "what a process in the background changes the host sees within 100 ms" {
   box
-  SHOW=21 show "$STRESS" lag "$(amount 3 8 60)" "$MNT/demo"
+  SHOW=21 show "$STRESS" lag "$(amount 2 5 60)" "$MNT/demo"
   rmdir "$MNT/demo"
 }
 
@@ -113,7 +115,7 @@ fio_verify() {
 
 # inside_blocks WHAT HOW FILE SEED
 inside_blocks() {
-  out demo "./stress.bin blocks $1 $2 $3 $(amount 2 8 256) $4"
+  out demo "./stress.bin blocks $1 $2 $3 $(amount 1 4 128) $4"
 }
 
 @test "fio on the host and blocks in the sandbox, at once: every block is right" {
@@ -143,7 +145,7 @@ inside_blocks() {
 @test "blocks that one side writes the other checks, by every way to write and to read" {
   local how back mb
   box
-  mb=$(amount 2 8 256)
+  mb=$(amount 1 4 128)
   cp "$STRESS" "$W/stress.bin"
   for how in buffered direct mmap; do
     for back in buffered direct mmap; do
@@ -167,10 +169,11 @@ inside_blocks() {
 # - bind-mount binderfs dup eventfd ioprio procfs: not about files in a directory
 # - io fanotify: they sync, and mark, every file system of the machine
 # - fiemap verity: ioctls that the kernel does not pass to FUSE (on bindfs skipped too)
+# - inode-flags: counts nothing as done, on ext4 either
 # - fsize: expects fallocate to heed RLIMIT_FSIZE, which the kernel does not do for FUSE (bindfs: the same)
 STRESSORS=(
   access chattr chdir chmod chown copy-file dentry dir dirdeep dirmany dnotify fallocate fcntl file-ioctl filename
-  flock fpunch fstat getdent handle hdd inode-flags inotify iomix lease link locka lockf lockofd mknod open rename
+  flock fpunch fstat getdent handle hdd inotify iomix lease link locka lockf lockofd mknod open rename
   symlink sync-file touch utime xattr
   aio aiol mmap msync readahead seek sendfile
 )
@@ -185,7 +188,7 @@ stressors() {
   for name; do
     args+=("--$name" 1)
   done
-  stress-ng --temp-path "$W" --verify --timeout "$(amount 1 3 60)" --metrics-brief --yaml "$log.yaml" "${STRESSOR_OPTIONS[@]}" \
+  stress-ng --temp-path "$W" --verify --timeout "$(amount 1 2 60)" --metrics-brief --yaml "$log.yaml" "${STRESSOR_OPTIONS[@]}" \
     "${args[@]}" >"$log" 2>&1 </dev/null 3>&- || status=$?
   ! grep -E ' fail: |skip' "$log" || status=1
   for name; do

@@ -259,7 +259,7 @@ int coherence_main(int argc, char **argv)
 		d.wanted = 2000;
 	d.pick.names = 5;
 	d.pick.depth = 3;
-	d.pick.nodes = 26;
+	d.pick.nodes = 20;
 	d.pick.size = 40960;
 	look_outside();
 	for (; d.done < 2 * d.wanted && d.wrongs < 20; d.done++)
