@@ -274,6 +274,7 @@ static int remove_name(struct request *r, int flags)
 		return ret;
 	watch_expect_removed(&pin, name, false);
 	watch_own_names(&pin);
+	watch_drain();
 	return 0;
 }
 
@@ -320,6 +321,7 @@ int files_rename(struct request *r)
 	if (from.node != to.node || strcmp(name, newname) != 0)
 		node_moved(r->session, from.node, name, to.node, newname,
 			flags & PROTO_RENAME_EXCHANGE);
+	watch_drain();
 	return 0;
 }
 

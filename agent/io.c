@@ -263,13 +263,17 @@ int io_fsync(struct request *r)
 int io_close(struct request *r)
 {
 	uint64_t fh = wire_get_u64(&r->in);
-	auto_handle struct handle *h = wire_end(&r->in) ? handle_get(r->session, fh) : NULL;
+	struct handle *h = wire_end(&r->in) ? handle_get(r->session, fh) : NULL;
+	bool writable = h && h->writable;
 
 	if (!h)
 		return 0;
-	if (h->writable)
+	if (writable)
 		watch_expect_closed(r->session, h->node);
 	locks_closed(r->session, fh);
 	handle_close(r->session, fh);
+	handle_put(h);
+	if (writable)
+		watch_drain(); /* the event that is expected is there, or there is none */
 	return 0;
 }

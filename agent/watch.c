@@ -26,7 +26,7 @@
 
 #define NAMES	     (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define EVENTS	     (NAMES | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_EXCL_UNLINK | IN_ONLYDIR)
-#define FILE_EVENTS  (IN_MODIFY | IN_ATTRIB | IN_DONT_FOLLOW)
+#define FILE_EVENTS  (IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_DONT_FOLLOW)
 #define FILES_MAX    4096u /* of a session, watched by themselves */
 #define BUFFER	     (32u << 10)
 #define LIMIT_FILE   "/proc/sys/fs/inotify/max_user_watches"
@@ -492,6 +492,8 @@ void watch_expect_closed(struct session *s, struct node *n)
 	pthread_mutex_lock(&s->lock);
 	if (n->parent)
 		expect(n->parent->wd, IN_CLOSE_WRITE, n->name);
+	if (n->wd)
+		expect(n->wd, IN_CLOSE_WRITE, "");
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -608,7 +610,7 @@ static void forget_watch(struct session *s, uint64_t num)
 }
 
 /* Something was done to a file that is watched by itself, by whatever name. */
-static void event_of_file(struct session *s, const struct pin *of)
+static void event_of_file(struct session *s, const struct pin *of, bool closed)
 {
 	struct node *n = of->node;
 	auto_handle struct handle *h = handle_of(s, n);
@@ -626,6 +628,8 @@ static void event_of_file(struct session *s, const struct pin *of)
 		sys_statx(h ? h->fd : parent.fd, name, &stx) == 0 && stx.ino == n->ino &&
 		sys_dev(&stx) == n->dev;
 	pthread_mutex_lock(&s->lock);
+	if (closed && n->known)
+		note_closed(s, n);
 	if (there && !n->writing) {
 		compare(s, n, &stx);
 	} else if (!there && n->told_data) { /* it is elsewhere now */
@@ -650,7 +654,7 @@ static void tell_session(struct session *s, uint64_t num, const struct inotify_e
 	if (pin_node(s, num, &h.dir) < 0)
 		return;
 	if (!S_ISDIR(h.dir.node->type)) {
-		event_of_file(s, &h.dir);
+		event_of_file(s, &h.dir, ev->mask & IN_CLOSE_WRITE && !echo);
 		unpin(&h.dir);
 		return;
 	}

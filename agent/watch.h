@@ -38,8 +38,8 @@ void watch_own_end(struct session *s, struct node *n, const struct sys_statx *st
 void watch_own_names(const struct pin *dir);
 /* The daemon has given a file another name: the first must be looked up again too. */
 void watch_own_link(const struct pin *of);
-/* It has removed that name itself (moved: renamed), or closed a file after writing. On the loop's
- * thread, right after: the event that comes is expected. */
+/* It has removed that name itself (moved: renamed), or closes a file after writing. On the loop's
+ * thread: the event that comes is expected, in the next watch_drain(), which is to follow. */
 void watch_expect_removed(const struct pin *dir, const char *name, bool moved);
 void watch_expect_closed(struct session *s, struct node *n);
 
