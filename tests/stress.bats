@@ -52,22 +52,27 @@ seeded() {
 
 # A FUSE file system that caches and never hears of changes beneath it, seen from both sides; each kind of
 # cache alone must be enough to be caught.
-# lying OPTIONS PART ...: PART must fail, and by finding something wrong
+# lying OPTIONS PART ...: PART must fail, and by finding something wrong. Without renames, in which mergerfs may
+# hang for ever when its own idea of the tree is stale.
 lying() {
-  local dir=$BATS_TEST_TMPDIR/lie status=0
+  local dir=$BATS_TEST_TMPDIR/lie log=$BATS_TEST_TMPDIR/out options=$1 server pid status=0
+  shift
   rm -rf "$dir"
   mkdir -p "$dir/inside" "$dir/outside"
-  mergerfs -o "use_ino,cache.attr=0,cache.entry=0,cache.negative_entry=0,cache.files=partial,$1" "$dir/inside" "$dir/outside"
-  shift
-  "$STRESS" "$@" --local "$dir/inside" "$dir/outside" >"$BATS_TEST_TMPDIR/out" 2>&1 </dev/null 3>&- || status=$?
+  mergerfs -f -o "use_ino,cache.attr=0,cache.entry=0,cache.negative_entry=0,cache.files=partial,$options" \
+    "$dir/inside" "$dir/outside" </dev/null >"$log" 2>&1 3>&- 4>&- &
+  server=$!
+  wait_for 10 mountpoint -q "$dir/outside"
+  "$STRESS" "$@" --without rename --local "$dir/inside" "$dir/outside" >"$log" 2>&1 </dev/null 3>&- 4>&- &
+  pid=$!
+  wait_for 60 engine_ended $pid || kill -KILL $server # which ends the other's wait too
+  wait $pid || status=$?
   wait_for 20 fusermount3 -q -u "$dir/outside"
-  [[ $status == 1 ]] || echo "status $status, not 1"
-  grep -q '^WRONG: ' "$BATS_TEST_TMPDIR/out" || {
-    tail -n 5 "$BATS_TEST_TMPDIR/out"
-    echo "not caught: $*"
-    return 1
-  }
-  [[ $status == 1 ]]
+  wait $server || true
+  [[ $status == 1 ]] && grep -q '^WRONG: ' "$log" && return
+  tail -n 5 "$log"
+  echo "status $status, not caught: $options $*"
+  return 1
 }
 
 @test "a local directory passes, and a cache that lies does not" {
