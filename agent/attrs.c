@@ -114,8 +114,12 @@ static int open_named(struct request *r, const struct pin *pin, int flags)
 		return ret;
 	name_of(pin, name);
 	fd = sys_open_beneath(parent.fd, name, flags, 0);
-	if (fd < 0)
-		return errno == ENOENT || errno == ELOOP ? -ESTALE : -errno;
+	if (fd < 0) {
+		/* That it cannot be opened counts only if it is the one that is meant. */
+		ret = -errno;
+		return sys_statx(parent.fd, name, &stx) < 0 || !same_file(pin, &stx) ? -ESTALE
+										     : ret;
+	}
 	if (sys_statx(fd, "", &stx) < 0)
 		return -errno;
 	return same_file(pin, &stx) ? steal_fd(&fd) : -ESTALE;

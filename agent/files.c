@@ -375,6 +375,7 @@ int files_link(struct request *r)
 	if (ret < 0)
 		return ret;
 	watch_own_names(&to);
+	watch_own_link(&of);
 	if (sys_statx(of.fd, "", &stx) < 0)
 		return -errno;
 	files_tell(r, num, &stx);

@@ -67,11 +67,16 @@ struct node *node_by_name(
 	return NULL;
 }
 
+static void untell(struct node *n)
+{
+	n->told = n->told_data = 0;
+}
+
 void nodes_untell(struct session *s)
 {
 	for (size_t i = 0; i < s->nodes.n_slots; i++)
 		for (struct link *l = s->nodes.slots[i]; l; l = l->next)
-			link_of(l, struct node, by_num)->told = 0;
+			untell(link_of(l, struct node, by_num));
 }
 
 static bool is_root(const struct node *n)

@@ -21,11 +21,11 @@ struct node {
 	struct handle *handles;	    /* open ones of this node */
 
 	/* watch.c's: what the daemon was told last, as hashes of a stat; 0: nothing that holds. */
-	uint64_t told, told_data;
-	uint64_t own_data;  /* told_data after the daemon's own last write */
-	int64_t foreign_ms; /* when others last closed it after writing; 0: never seen */
-	unsigned writing;   /* operations of the daemon's own on it, under way */
-	int wd;		    /* the watch; 0: none */
+	uint64_t told, told_data; /* all attributes; what the bytes go with */
+	uint64_t own_data;	  /* told_data after the daemon's own last write */
+	int64_t foreign_ms;	  /* when others last closed it after writing; 0: never seen */
+	unsigned writing;	  /* operations of the daemon's own on it, under way */
+	int wd;			  /* the watch; 0: none */
 	struct node *watched_before, *watched_after; /* regular files with one, by age */
 	bool closed;				     /* in s->closed */
 };

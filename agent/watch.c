@@ -123,27 +123,41 @@ static void set_told(struct session *s, struct node *n, const struct sys_statx *
 
 /* The kernel believes a size at open and mmap that it knows to be old: so it must look the name up
  * again. s->lock is held. */
-static void data_changed(struct session *s, struct node *n)
+static void expire_name(struct session *s, const struct node *n)
 {
-	n->told = 0;
-	changes_add(s, PROTO_CHANGE_DATA, n->num, NULL);
-	if (n->parent)
+	if (n->parent && S_ISREG(n->type))
 		changes_add(s, PROTO_CHANGE_SIZE, n->parent->num, n->name);
 }
 
-/* If the daemon was told something else than this, it will hear so; s->lock is held. */
+static void data_changed(struct session *s, struct node *n)
+{
+	n->told = n->told_data = 0;
+	changes_add(s, PROTO_CHANGE_DATA, n->num, NULL);
+	expire_name(s, n);
+}
+
+/* If the daemon was told something else than this, it will hear so; s->lock is held. Its kernel may
+ * have bytes, in a mapping, though it knows that the attributes are old. */
 static void compare(struct session *s, struct node *n, const struct sys_statx *stx)
 {
-	bool data;
+	bool young = is_young(stx);
 
-	if (!n->known || !n->told || (n->told == attr_sign(stx) && !is_young(stx)))
+	if (!n->known)
 		return;
-	data = S_ISREG(n->type) && (n->told_data != data_sign(stx) || is_young(stx));
-	n->told = 0;
-	if (data)
+	if (S_ISREG(n->type) && n->told_data && (young || n->told_data != data_sign(stx))) {
 		data_changed(s, n);
-	else
+	} else if (n->told && (young || n->told != attr_sign(stx))) {
+		n->told = 0;
 		changes_add(s, PROTO_CHANGE_ATTR, n->num, NULL);
+		expire_name(s, n); /* it may have more links now: see watch_tell */
+	}
+}
+
+void watch_own_link(const struct pin *of)
+{
+	pthread_mutex_lock(&of->s->lock);
+	expire_name(of->s, of->node);
+	pthread_mutex_unlock(&of->s->lock);
 }
 
 void watch_tell(
@@ -158,7 +172,8 @@ void watch_tell(
 		bool within = n->parent && n->parent->wd;
 
 		set_told(s, n, stx, false);
-		if (within)
+		/* Of several names the agent knows one, and could not expire the others. */
+		if (within && (!S_ISREG(stx->mode) || stx->nlink == 1))
 			attr->cache |= PROTO_CACHE_NAME;
 		if (S_ISDIR(stx->mode) ? n->wd != 0 : within && stx->nlink == 1)
 			attr->cache |= PROTO_CACHE_ATTR;
@@ -172,12 +187,12 @@ void watch_tell_read(struct session *s, struct node *n, int fd)
 	bool known;
 
 	pthread_mutex_lock(&s->lock);
-	known = n->told != 0;
+	known = n->told_data != 0;
 	pthread_mutex_unlock(&s->lock);
 	if (known || sys_statx(fd, "", &stx) < 0)
 		return;
 	pthread_mutex_lock(&s->lock);
-	if (!n->told)
+	if (!n->told_data)
 		set_told(s, n, &stx, false);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -613,9 +628,8 @@ static void event_of_file(struct session *s, const struct pin *of)
 	pthread_mutex_lock(&s->lock);
 	if (there && !n->writing) {
 		compare(s, n, &stx);
-	} else if (!there && n->told) { /* it is elsewhere now */
-		n->told = 0;
-		changes_add(s, PROTO_CHANGE_DATA, n->num, NULL);
+	} else if (!there && n->told_data) { /* it is elsewhere now */
+		data_changed(s, n);
 	}
 	pthread_mutex_unlock(&s->lock);
 }

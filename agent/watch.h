@@ -36,6 +36,8 @@ void watch_own_begin(struct session *s, struct node *n, const struct sys_statx *
 void watch_own_end(struct session *s, struct node *n, const struct sys_statx *stx);
 /* The daemon has changed the names in a directory: its kernel knows that the attributes are old. */
 void watch_own_names(const struct pin *dir);
+/* The daemon has given a file another name: the first must be looked up again too. */
+void watch_own_link(const struct pin *of);
 /* It has removed that name itself (moved: renamed), or closed a file after writing. On the loop's
  * thread, right after: the event that comes is expected. */
 void watch_expect_removed(const struct pin *dir, const char *name, bool moved);

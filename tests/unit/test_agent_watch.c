@@ -143,7 +143,7 @@ static void files_and_names(void)
 	f = look("f", &attr);
 	CHECK(attr.cache == PROTO_CACHE_ALL);
 	CHECK(do_lookup(&c, 2, "none", next_node++, &attr) == ENOENT); /* cached: see do_lookup */
-	CHECK(*hear() == 0);
+	CHECK(*hear() == 0 || !printf("# heard %s\n", heard));
 	put_file("f", "two");
 	hear();
 	CHECK(did("data %llu, size 2 f", f));
@@ -152,7 +152,7 @@ static void files_and_names(void)
 	CHECK(do_getattr(&c, f, 0, &attr) == 0 && attr.size == 5 && attr.cache == PROTO_CACHE_ALL);
 	CHECK(chmod(path("f"), 0600) == 0);
 	hear();
-	CHECK(did("attr %llu", f));
+	CHECK(did("attr %llu, size 2 f", f));
 	put_file("none", "");
 	hear();
 	CHECK(has("name 2 none"));
@@ -183,7 +183,7 @@ static void own_operations_are_no_news(void)
 	CHECK(do_setattr(&c, file, fh,
 		      &(struct proto_setattr){.mask = PROTO_SET_ATTR_SIZE, .size = 2}, &attr) == 0);
 	do_close(&c, fh);
-	CHECK(*hear() == 0);
+	CHECK(*hear() == 0 || !printf("# heard %s\n", heard));
 	CHECK(do_rename(&c, dir, "x", 2, "y", 0) == 0);
 	CHECK(do_getattr(&c, file, 0, &attr) == 0 && attr.size == 2);
 	CHECK(do_remove(&c, PROTO_UNLINK, 2, "y") == 0);
@@ -252,7 +252,7 @@ static void several_links(void)
 	put_file("l1", "x");
 	CHECK(link(path("l1"), path("l2")) == 0);
 	f = look("l1", &attr);
-	CHECK(attr.nlink == 2 && attr.cache == PROTO_CACHE_NAME);
+	CHECK(attr.nlink == 2 && attr.cache == 0);
 	hear();
 	CHECK(unlink(path("l2")) == 0);
 	hear();
