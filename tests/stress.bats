@@ -187,7 +187,7 @@ STRESSOR_OPTIONS=(
   --readahead-bytes 8m --seek-size 8m --sync-file-bytes 8m
 )
 
-# stressors NAME...: some at once; each must have done something, and found nothing wrong
+# stressors NAME...: some at once; each must have done something (given time), and found nothing wrong
 stressors() {
   local name status=0 args=() log=$BATS_TEST_TMPDIR/ng
   for name; do
@@ -197,7 +197,7 @@ stressors() {
     "${args[@]}" >"$log" 2>&1 </dev/null 3>&- || status=$?
   ! grep -E ' fail: |skip' "$log" || status=1
   for name; do
-    awk -v name="$name" '$2 == "stressor:" { this = $3 } $1 == "bogo-ops:" && this == name && $2 > 0 { ok = 1 }
+    short || awk -v name="$name" '$2 == "stressor:" { this = $3 } $1 == "bogo-ops:" && this == name && $2 > 0 { ok = 1 }
       END { exit !ok }' "$log.yaml" || {
       echo "$name did nothing"
       status=1
