@@ -52,22 +52,27 @@ seeded() {
 
 # A FUSE file system that caches and never hears of changes beneath it, seen from both sides; each kind of
 # cache alone must be enough to be caught.
-# lying OPTIONS PART ...: PART must fail, and by finding something wrong
+# lying OPTIONS PART ...: PART must fail, and by finding something wrong. Without renames, in which mergerfs may
+# hang for ever when its own idea of the tree is stale.
 lying() {
-  local dir=$BATS_TEST_TMPDIR/lie status=0
+  local dir=$BATS_TEST_TMPDIR/lie log=$BATS_TEST_TMPDIR/out options=$1 server pid status=0
+  shift
   rm -rf "$dir"
   mkdir -p "$dir/inside" "$dir/outside"
-  mergerfs -o "use_ino,cache.attr=0,cache.entry=0,cache.negative_entry=0,cache.files=partial,$1" "$dir/inside" "$dir/outside"
-  shift
-  "$STRESS" "$@" --local "$dir/inside" "$dir/outside" >"$BATS_TEST_TMPDIR/out" 2>&1 </dev/null 3>&- || status=$?
+  mergerfs -f -o "use_ino,cache.attr=0,cache.entry=0,cache.negative_entry=0,cache.files=partial,$options" \
+    "$dir/inside" "$dir/outside" </dev/null >"$log" 2>&1 3>&- 4>&- &
+  server=$!
+  wait_for 10 mountpoint -q "$dir/outside"
+  "$STRESS" "$@" --without rename --local "$dir/inside" "$dir/outside" >"$log" 2>&1 </dev/null 3>&- 4>&- &
+  pid=$!
+  wait_for 60 engine_ended $pid || kill -KILL $server # which ends the other's wait too
+  wait $pid || status=$?
   wait_for 20 fusermount3 -q -u "$dir/outside"
-  [[ $status == 1 ]] || echo "status $status, not 1"
-  grep -q '^WRONG: ' "$BATS_TEST_TMPDIR/out" || {
-    tail -n 5 "$BATS_TEST_TMPDIR/out"
-    echo "not caught: $*"
-    return 1
-  }
-  [[ $status == 1 ]]
+  wait $server || true
+  [[ $status == 1 ]] && grep -q '^WRONG: ' "$log" && return
+  tail -n 5 "$log"
+  echo "status $status, not caught: $options $*"
+  return 1
 }
 
 @test "a local directory passes, and a cache that lies does not" {
@@ -182,7 +187,7 @@ STRESSOR_OPTIONS=(
   --readahead-bytes 8m --seek-size 8m --sync-file-bytes 8m
 )
 
-# stressors NAME...: some at once; each must have done something, and found nothing wrong
+# stressors NAME...: some at once; each must have done something (given time), and found nothing wrong
 stressors() {
   local name status=0 args=() log=$BATS_TEST_TMPDIR/ng
   for name; do
@@ -192,7 +197,7 @@ stressors() {
     "${args[@]}" >"$log" 2>&1 </dev/null 3>&- || status=$?
   ! grep -E ' fail: |skip' "$log" || status=1
   for name; do
-    awk -v name="$name" '$2 == "stressor:" { this = $3 } $1 == "bogo-ops:" && this == name && $2 > 0 { ok = 1 }
+    short || awk -v name="$name" '$2 == "stressor:" { this = $3 } $1 == "bogo-ops:" && this == name && $2 > 0 { ok = 1 }
       END { exit !ok }' "$log.yaml" || {
       echo "$name did nothing"
       status=1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What files cost through a mount, beside the same on the local disk, on two other FUSE file systems
-# (bindfs, which caches nothing, and mergerfs told to cache all) and by the docker client, in one run.
+# (bindfs with libfuse's timeouts of a second, and mergerfs told to cache all) and by the docker client, in one run.
 # usage: files.sh MOUNT DOCKER_HOST IMAGE STRESS-PROGRAM
 #
 # Prints lines `name value unit ratio`: the ratio is how many times as fast as the local disk. Ours has the

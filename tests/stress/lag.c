@@ -172,20 +172,20 @@ int lag_write_main(int argc, char **argv)
 
 static int held_fd;
 
-static long read_number(int fd)
+static long read_number(int fd, const char *name)
 {
 	long k = 0;
 
-	check(fd, "open");
+	check(fd, name);
 	if (pread(fd, &k, sizeof(k), 0) != sizeof(k))
-		fail("read");
+		fail(name);
 	return k;
 }
 
 static long read_file(const char *name)
 {
 	int fd = open(name, O_RDONLY | O_CLOEXEC);
-	long k = read_number(fd);
+	long k = read_number(fd, name);
 
 	close(fd);
 	return k;
@@ -232,7 +232,7 @@ static long look(enum way way, long known, long count)
 	case DATA:
 		return read_file("data");
 	case HELD:
-		return read_number(held_fd);
+		return read_number(held_fd, "held");
 	case APPEND:
 		check(stat("append", &st), "append");
 		return st.st_size / (long)sizeof(long);
