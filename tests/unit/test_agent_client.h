@@ -129,6 +129,38 @@ UNUSED static void agent_clean(struct agent *a)
 	CHECK(system(cmd) == 0);
 }
 
+/* The beginning of each of these programs. False: they cannot be run. */
+UNUSED static bool may_test(void)
+{
+	if (geteuid() != 0) {
+		puts("1..0 # SKIP not root");
+		return false;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	umask(022);
+	return true;
+}
+
+/* A file in the workspace, as we see it; good for three more calls. */
+UNUSED static char *ws_path(const struct agent *a, const char *name)
+{
+	static char p[4][512];
+	static unsigned i;
+	char *s = p[i++ % 4];
+
+	snprintf(s, 512, "%s/ws/%s", a->dir, name);
+	return s;
+}
+
+UNUSED static void put_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+
+	CHECK(fd >= 0);
+	CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	close(fd);
+}
+
 UNUSED static int client_connect(const struct agent *a)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};

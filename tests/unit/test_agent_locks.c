@@ -19,10 +19,7 @@ static uint64_t next_node = 1000, next_fh = 1;
 
 static char *path(const char *name)
 {
-	static char p[512];
-
-	snprintf(p, sizeof(p), "%s/ws/%s", a.dir, name);
-	return p;
+	return ws_path(&a, name);
 }
 
 /* Opens a file as a new handle of that client's; makes it if it must. */
@@ -604,12 +601,8 @@ static void file_without_a_name(void)
 
 int main(void)
 {
-	if (geteuid() != 0) {
-		puts("1..0 # SKIP not root");
+	if (!may_test())
 		return 77;
-	}
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	umask(022);
 	agent_start(&a, "1234:4321");
 	client_open(&c, &a, "one");
 	client_open(&d, &a, "two");
