@@ -6,6 +6,7 @@
 #include "agent/files.h"
 
 #include "agent/handles.h"
+#include "agent/told.h"
 #include "agent/watch.h"
 #include "common/cleanup.h"
 
@@ -291,10 +292,10 @@ int files_setattr(struct request *r)
 	if (!h)
 		h = handle_of(r->session, pin.node);
 	stat = stat_node(r, num, fh, &stx) == 0;
-	watch_own_begin(r->session, pin.node, stat ? &stx : NULL);
+	told_own_begin(r->session, pin.node, stat ? &stx : NULL);
 	ret = set_attr(r, num, &pin, h, fh != 0, &set);
 	after = stat_node(r, num, fh, &stx);
-	watch_own_end(r->session, pin.node, after < 0 ? NULL : &stx);
+	told_own_end(r->session, pin.node, after < 0 ? NULL : &stx);
 	if (!ret)
 		ret = after;
 	if (!ret)

@@ -61,7 +61,8 @@ int creds_become(uint32_t uid, uint32_t gid, const gid_t *groups, size_t n_group
 	if (!same_groups(groups, n_groups)) {
 		if (sys_setgroups(n_groups, groups) < 0)
 			return refused(uid, gid, err);
-		memcpy(now.groups, groups, n_groups * sizeof(*groups));
+		if (n_groups)
+			memcpy(now.groups, groups, n_groups * sizeof(*groups));
 		now.n_groups = n_groups;
 	}
 	if (gid != now.gid) {

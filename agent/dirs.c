@@ -5,6 +5,7 @@
 
 #include "agent/files.h"
 #include "agent/handles.h"
+#include "agent/told.h"
 #include "agent/watch.h"
 #include "common/cleanup.h"
 
@@ -103,7 +104,7 @@ static bool put_entry(struct listing *l, const struct sys_dirent *d)
 		watch_file(l->r->session, num, l->dir.fd, d->name, &stx);
 		files_act(l->r); /* again: that was done with other rights */
 		files_attr(&stx, &e.attr);
-		watch_tell(l->r->session, num, &stx, &e.attr);
+		told_attr(l->r->session, num, &stx, &e.attr);
 	}
 	proto_put_dirent(out, &e);
 	if (out->len > l->end || out->error) {

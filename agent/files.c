@@ -7,6 +7,7 @@
 
 #include "agent/creds.h"
 #include "agent/handles.h"
+#include "agent/told.h"
 #include "agent/watch.h"
 #include "common/cleanup.h"
 
@@ -63,7 +64,7 @@ void files_tell(struct request *r, uint64_t num, const struct sys_statx *stx)
 	struct proto_attr attr;
 
 	files_attr(stx, &attr);
-	watch_tell(r->session, num, stx, &attr);
+	told_attr(r->session, num, stx, &attr);
 	proto_put_attr(&r->out, &attr);
 }
 
@@ -177,7 +178,7 @@ int files_symlink(struct request *r)
 		return ret;
 	if (symlinkat(target, pin.fd, name) < 0)
 		return -errno;
-	watch_own_names(&pin);
+	told_own_names(&pin);
 	return files_made(r, &pin, name, num);
 }
 
@@ -201,7 +202,7 @@ int files_mknod(struct request *r)
 		return ret;
 	if (mknodat(pin.fd, name, mode & (S_IFMT | 07777), 0) < 0)
 		return -errno;
-	watch_own_names(&pin);
+	told_own_names(&pin);
 	return files_made(r, &pin, name, num);
 }
 
@@ -221,7 +222,7 @@ int files_mkdir(struct request *r)
 		return ret;
 	if (mkdirat(pin.fd, name, mode & 07777) < 0)
 		return -errno;
-	watch_own_names(&pin);
+	told_own_names(&pin);
 	return files_made(r, &pin, name, num);
 }
 
@@ -273,7 +274,8 @@ static int remove_name(struct request *r, int flags)
 	if (ret < 0)
 		return ret;
 	watch_expect_removed(&pin, name, false);
-	watch_own_names(&pin);
+	told_own_names(&pin);
+	watch_drain();
 	return 0;
 }
 
@@ -315,11 +317,12 @@ int files_rename(struct request *r)
 	watch_expect_removed(&from, name, true);
 	if (flags & PROTO_RENAME_EXCHANGE)
 		watch_expect_removed(&to, newname, true);
-	watch_own_names(&from);
-	watch_own_names(&to);
+	told_own_names(&from);
+	told_own_names(&to);
 	if (from.node != to.node || strcmp(name, newname) != 0)
 		node_moved(r->session, from.node, name, to.node, newname,
 			flags & PROTO_RENAME_EXCHANGE);
+	watch_drain();
 	return 0;
 }
 
@@ -374,8 +377,8 @@ int files_link(struct request *r)
 		ret = link_node(&of, to.fd, newname);
 	if (ret < 0)
 		return ret;
-	watch_own_names(&to);
-	watch_own_link(&of);
+	told_own_names(&to);
+	told_own_link(&of);
 	if (sys_statx(of.fd, "", &stx) < 0)
 		return -errno;
 	files_tell(r, num, &stx);

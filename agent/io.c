@@ -6,6 +6,7 @@
 #include "agent/files.h"
 #include "agent/handles.h"
 #include "agent/locks.h"
+#include "agent/told.h"
 #include "agent/watch.h"
 #include "common/cleanup.h"
 
@@ -39,9 +40,9 @@ static int truncate_own(struct session *s, struct node *n, int fd)
 	struct sys_statx stx;
 	int ret;
 
-	watch_own_begin(s, n, files_stat(fd, &stx));
+	told_own_begin(s, n, files_stat(fd, &stx));
 	ret = ftruncate(fd, 0) < 0 ? -errno : 0;
-	watch_own_end(s, n, files_stat(fd, &stx));
+	told_own_end(s, n, files_stat(fd, &stx));
 	return ret;
 }
 
@@ -71,7 +72,7 @@ int io_open(struct request *r)
 			return ret;
 	}
 	watch_drain(); /* what was done before this open is told before its answer */
-	wire_u32(&r->out, watch_keeps(r->session, pin.node, fd) ? PROTO_OPENED_KEEP : 0);
+	wire_u32(&r->out, told_keeps(r->session, pin.node, fd) ? PROTO_OPENED_KEEP : 0);
 	return handle_add(r->session, fh, pin.node, steal_fd(&fd), flags);
 }
 
@@ -141,7 +142,7 @@ int io_create(struct request *r)
 	fd = create_at(&pin, name, o, flags, mode);
 	if (fd < 0)
 		return fd;
-	watch_own_names(&pin);
+	told_own_names(&pin);
 	if (sys_statx(fd, "", &stx) < 0)
 		return -errno;
 	ret = node_add(r->session, num, &pin, name, &stx);
@@ -185,7 +186,7 @@ int io_read(struct request *r)
 	h = handle_get(r->session, fh);
 	if (!h)
 		return -EBADF;
-	watch_tell_read(r->session, h->node, h->fd);
+	told_read(r->session, h->node, h->fd);
 	at = r->out.len;
 	wire_u32(&r->out, 0);
 	p = buf_reserve(&r->out, size);
@@ -227,7 +228,7 @@ int io_write(struct request *r)
 	ret = files_act(r);
 	if (ret < 0)
 		return ret;
-	watch_own_begin(r->session, h->node, files_stat(h->fd, &stx));
+	told_own_begin(r->session, h->node, files_stat(h->fd, &stx));
 	while (len < size) {
 		/* With O_APPEND Linux's pwrite writes at the end, whatever the offset. */
 		ssize_t n = pwrite(h->fd, p + len, size - len, (off_t)(offset + len));
@@ -240,7 +241,7 @@ int io_write(struct request *r)
 			break;
 		len += (size_t)n;
 	}
-	watch_own_end(r->session, h->node, files_stat(h->fd, &stx));
+	told_own_end(r->session, h->node, files_stat(h->fd, &stx));
 	if (!ret)
 		wire_u32(&r->out, (uint32_t)len);
 	return ret;
@@ -263,13 +264,17 @@ int io_fsync(struct request *r)
 int io_close(struct request *r)
 {
 	uint64_t fh = wire_get_u64(&r->in);
-	auto_handle struct handle *h = wire_end(&r->in) ? handle_get(r->session, fh) : NULL;
+	struct handle *h = wire_end(&r->in) ? handle_get(r->session, fh) : NULL;
+	bool writable = h && h->writable;
 
 	if (!h)
 		return 0;
-	if (h->writable)
+	if (writable)
 		watch_expect_closed(r->session, h->node);
 	locks_closed(r->session, fh);
 	handle_close(r->session, fh);
+	handle_put(h);
+	if (writable)
+		watch_drain(); /* the event that is expected is there, or there is none */
 	return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "agent/files.h"
 #include "agent/handles.h"
+#include "agent/told.h"
 #include "agent/watch.h"
 #include "common/cleanup.h"
 
@@ -40,12 +41,12 @@ int range_allocate(struct request *r)
 	ret = files_act(r); /* as for a write: set-id bits may go */
 	if (ret < 0)
 		return ret;
-	watch_own_begin(r->session, h->node, files_stat(h->fd, &stx));
+	told_own_begin(r->session, h->node, files_stat(h->fd, &stx));
 	while ((ret = fallocate(h->fd, (int)mode, (off_t)offset, (off_t)length)) < 0 &&
 		errno == EINTR)
 		;
 	ret = ret < 0 ? -errno : 0;
-	watch_own_end(r->session, h->node, files_stat(h->fd, &stx));
+	told_own_end(r->session, h->node, files_stat(h->fd, &stx));
 	return ret;
 }
 
@@ -174,9 +175,9 @@ int range_copy(struct request *r)
 		.from_at = (off_t)offset,
 		.to_at = (off_t)offset_to,
 		.left = length < COPY_MAX ? length : COPY_MAX};
-	watch_own_begin(r->session, to->node, files_stat(to->fd, &stx));
+	told_own_begin(r->session, to->node, files_stat(to->fd, &stx));
 	ret = copy(&c);
-	watch_own_end(r->session, to->node, files_stat(to->fd, &stx));
+	told_own_end(r->session, to->node, files_stat(to->fd, &stx));
 	if (ret < 0)
 		return ret;
 	wire_u64(&r->out, c.done);

@@ -11,6 +11,7 @@
 #include "agent/creds.h"
 #include "agent/handles.h"
 #include "agent/loop.h"
+#include "agent/told.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 
@@ -21,21 +22,17 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/utsname.h>
-#include <time.h>
 
 #define NAMES	     (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define EVENTS	     (NAMES | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_EXCL_UNLINK | IN_ONLYDIR)
-#define FILE_EVENTS  (IN_MODIFY | IN_ATTRIB | IN_DONT_FOLLOW)
+#define FILE_EVENTS  (IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_DONT_FOLLOW)
 #define FILES_MAX    4096u /* of a session, watched by themselves */
 #define BUFFER	     (32u << 10)
 #define LIMIT_FILE   "/proc/sys/fs/inotify/max_user_watches"
 #define WATCHES_MAX  16384u
-#define SHARE	     8	      /* of what the machine allows all its containers together */
-#define CLOSED_MAX   4096     /* files closed after writing, kept until the next barrier */
-#define EXPECTED_MAX 512      /* own operations whose events have not been read */
-#define YOUNG_NS     20000000 /* timestamps closer than this may be the same for two changes */
-#define MAPPED_S     60	      /* dirty pages of a mapping are clean by then: stores show again */
+#define SHARE	     8	  /* of what the machine allows all its containers together */
+#define CLOSED_MAX   4096 /* files closed after writing, kept until the next barrier */
+#define EXPECTED_MAX 512  /* own operations whose events have not been read */
 
 /* Who wants to know of a directory. */
 struct watcher {
@@ -59,193 +56,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct table watches; /* by wd; protected by lock, as the next */
 static unsigned n_watches;
 static unsigned max_watches;		       /* constant after watch_init(), as the next */
-static bool fine_times;			       /* the kernel gives each change its own timestamp */
 static struct source source = {.fd = -1};      /* the inotify descriptor */
 static struct expected expected[EXPECTED_MAX]; /* the loop's, as the next */
 static unsigned n_expected;
-
-/* --- what was told ------------------------------------------------------------------------------
- */
-
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-	h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
-	h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
-	return h ^ (h >> 27);
-}
-
-/* What the bytes go with; never 0. */
-static uint64_t data_sign(const struct sys_statx *stx)
-{
-	uint64_t h = mix(mix(mix(1, stx->size), (uint64_t)stx->mtime.sec), stx->mtime.nsec);
-
-	return h ? h : 1;
-}
-
-static uint64_t attr_sign(const struct sys_statx *stx)
-{
-	uint64_t h = mix(data_sign(stx), (uint64_t)stx->ctime.sec);
-
-	h = mix(h, (uint64_t)stx->ctime.nsec << 32 | stx->nlink);
-	h = mix(h, (uint64_t)stx->uid << 32 | stx->gid);
-	h = mix(h, stx->mode);
-	return h ? h : 1;
-}
-
-static int64_t age_ns(const struct sys_time *t)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (now.tv_sec - t->sec) * 1000000000 + now.tv_nsec - t->nsec;
-}
-
-/* Could another change have left the same timestamps? */
-static bool is_young(const struct sys_statx *stx)
-{
-	return !fine_times && age_ns(&stx->ctime) < YOUNG_NS;
-}
-
-/* The daemon may know the file by several numbers, and keep any of them. s->lock is held. */
-static void set_told(struct session *s, struct node *n, const struct sys_statx *stx, bool own)
-{
-	uint64_t told = attr_sign(stx), data = data_sign(stx);
-	struct node *same = NULL;
-
-	do { /* first n itself, which may be a root */
-		n->told = told;
-		n->told_data = data;
-		if (own)
-			n->own_data = data;
-		n = same = node_by_ino(s, sys_dev(stx), stx->ino, same);
-	} while (n);
-}
-
-/* The kernel believes a size at open and mmap that it knows to be old: so it must look the name up
- * again. s->lock is held. */
-static void expire_name(struct session *s, const struct node *n)
-{
-	if (n->parent && S_ISREG(n->type))
-		changes_add(s, PROTO_CHANGE_SIZE, n->parent->num, n->name);
-}
-
-static void data_changed(struct session *s, struct node *n)
-{
-	n->told = n->told_data = 0;
-	changes_add(s, PROTO_CHANGE_DATA, n->num, NULL);
-	expire_name(s, n);
-}
-
-/* If the daemon was told something else than this, it will hear so; s->lock is held. Its kernel may
- * have bytes, in a mapping, though it knows that the attributes are old. */
-static void compare(struct session *s, struct node *n, const struct sys_statx *stx)
-{
-	bool young = is_young(stx);
-
-	if (!n->known)
-		return;
-	if (S_ISREG(n->type) && n->told_data && (young || n->told_data != data_sign(stx))) {
-		data_changed(s, n);
-	} else if (n->told && (young || n->told != attr_sign(stx))) {
-		n->told = 0;
-		changes_add(s, PROTO_CHANGE_ATTR, n->num, NULL);
-		expire_name(s, n); /* it may have more links now: see watch_tell */
-	}
-}
-
-void watch_own_link(const struct pin *of)
-{
-	pthread_mutex_lock(&of->s->lock);
-	expire_name(of->s, of->node);
-	pthread_mutex_unlock(&of->s->lock);
-}
-
-void watch_tell(
-	struct session *s, uint64_t num, const struct sys_statx *stx, struct proto_attr *attr)
-{
-	struct node *n;
-
-	attr->cache = 0;
-	pthread_mutex_lock(&s->lock);
-	n = node_by_num(s, num);
-	if (n) {
-		bool within = n->parent && n->parent->wd;
-
-		set_told(s, n, stx, false);
-		/* Of several names the agent knows one, and could not expire the others. */
-		if (within && (!S_ISREG(stx->mode) || stx->nlink == 1))
-			attr->cache |= PROTO_CACHE_NAME;
-		if (S_ISDIR(stx->mode) ? n->wd != 0 : within && stx->nlink == 1)
-			attr->cache |= PROTO_CACHE_ATTR;
-	}
-	pthread_mutex_unlock(&s->lock);
-}
-
-void watch_tell_read(struct session *s, struct node *n, int fd)
-{
-	struct sys_statx stx;
-	bool known;
-
-	pthread_mutex_lock(&s->lock);
-	known = n->told_data != 0;
-	pthread_mutex_unlock(&s->lock);
-	if (known || sys_statx(fd, "", &stx) < 0)
-		return;
-	pthread_mutex_lock(&s->lock);
-	if (!n->told_data)
-		set_told(s, n, &stx, false);
-	pthread_mutex_unlock(&s->lock);
-}
-
-void watch_own_begin(struct session *s, struct node *n, const struct sys_statx *stx)
-{
-	pthread_mutex_lock(&s->lock);
-	if (stx && !n->writing)
-		compare(s, n, stx);
-	n->writing++;
-	pthread_mutex_unlock(&s->lock);
-}
-
-void watch_own_end(struct session *s, struct node *n, const struct sys_statx *stx)
-{
-	pthread_mutex_lock(&s->lock);
-	n->writing--;
-	if (stx)
-		set_told(s, n, stx, true);
-	pthread_mutex_unlock(&s->lock);
-}
-
-void watch_own_names(const struct pin *dir)
-{
-	pthread_mutex_lock(&dir->s->lock);
-	dir->node->told = 0;
-	pthread_mutex_unlock(&dir->s->lock);
-}
-
-bool watch_keeps(struct session *s, struct node *n, int fd)
-{
-	struct sys_statx stx;
-	struct statfs fs;
-	bool keep;
-
-	if (sys_statx(fd, "", &stx) < 0)
-		return false;
-	pthread_mutex_lock(&s->lock);
-	compare(s, n, &stx);
-	keep = n->own_data == data_sign(&stx);
-	if (!keep)
-		keep = !n->foreign_ms || clock_ms() - n->foreign_ms > MAPPED_S * 1000;
-	else
-		fd = -1; /* our own write was the last */
-	pthread_mutex_unlock(&s->lock);
-	if (!keep || is_young(&stx))
-		return false;
-	if (fd < 0)
-		return true;
-	/* A mapping of a tmpfs file never shows in its times. */
-	return age_ns(&stx.mtime) > MAPPED_S * INT64_C(1000000000) && fstatfs(fd, &fs) == 0 &&
-	       (unsigned long)fs.f_type != 0x01021994ul;
-}
 
 /* --- the watches --------------------------------------------------------------------------------
  */
@@ -492,6 +305,8 @@ void watch_expect_closed(struct session *s, struct node *n)
 	pthread_mutex_lock(&s->lock);
 	if (n->parent)
 		expect(n->parent->wd, IN_CLOSE_WRITE, n->name);
+	if (n->wd)
+		expect(n->wd, IN_CLOSE_WRITE, "");
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -557,7 +372,7 @@ static void file_event(struct happened *h)
 			continue; /* the end of our own write looks */
 		if (h->mask & IN_CLOSE_WRITE && !h->echo)
 			note_closed(h->s, n);
-		compare(h->s, n, &h->stx);
+		told_compare(h->s, n, &h->stx);
 	}
 }
 
@@ -588,7 +403,7 @@ static void self_event(struct happened *h)
 	if (sys_statx(h->dir.fd, "", &stx) < 0)
 		return;
 	pthread_mutex_lock(&h->s->lock);
-	compare(h->s, h->dir.node, &stx);
+	told_compare(h->s, h->dir.node, &stx);
 	pthread_mutex_unlock(&h->s->lock);
 }
 
@@ -608,7 +423,7 @@ static void forget_watch(struct session *s, uint64_t num)
 }
 
 /* Something was done to a file that is watched by itself, by whatever name. */
-static void event_of_file(struct session *s, const struct pin *of)
+static void event_of_file(struct session *s, const struct pin *of, bool closed)
 {
 	struct node *n = of->node;
 	auto_handle struct handle *h = handle_of(s, n);
@@ -626,10 +441,12 @@ static void event_of_file(struct session *s, const struct pin *of)
 		sys_statx(h ? h->fd : parent.fd, name, &stx) == 0 && stx.ino == n->ino &&
 		sys_dev(&stx) == n->dev;
 	pthread_mutex_lock(&s->lock);
+	if (closed && n->known)
+		note_closed(s, n);
 	if (there && !n->writing) {
-		compare(s, n, &stx);
+		told_compare(s, n, &stx);
 	} else if (!there && n->told_data) { /* it is elsewhere now */
-		data_changed(s, n);
+		told_data_changed(s, n);
 	}
 	pthread_mutex_unlock(&s->lock);
 }
@@ -650,7 +467,7 @@ static void tell_session(struct session *s, uint64_t num, const struct inotify_e
 	if (pin_node(s, num, &h.dir) < 0)
 		return;
 	if (!S_ISDIR(h.dir.node->type)) {
-		event_of_file(s, &h.dir);
+		event_of_file(s, &h.dir, ev->mask & IN_CLOSE_WRITE && !echo);
 		unpin(&h.dir);
 		return;
 	}
@@ -752,7 +569,7 @@ static void report_closed(struct session *s, void *arg)
 		if (!n)
 			continue;
 		n->closed = false;
-		data_changed(s, n);
+		told_data_changed(s, n);
 	}
 	if (s->closed_all)
 		changes_add(s, PROTO_CHANGE_ALL, 0, NULL);
@@ -795,11 +612,7 @@ static unsigned read_limit(void)
 
 void watch_init(void)
 {
-	struct utsname u;
-	int major = 0, minor = 0;
-
-	fine_times = uname(&u) == 0 && sscanf(u.release, "%d.%d", &major, &minor) == 2 &&
-		     (major > 6 || (major == 6 && minor >= 13));
+	told_init();
 	max_watches = read_limit();
 	source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	source.ready = on_events;

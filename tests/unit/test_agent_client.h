@@ -47,23 +47,35 @@ UNUSED static const char *agent_path(void)
 	return p ? p : "agent/agent-twin";
 }
 
-/* As an engine's seccomp profile would: openat2 and faccessat2 fail with AGENT_SECCOMP's errno.
- * True: they do. */
-UNUSED static bool refuse_new_calls(int code)
+/* As an engine's seccomp profile would: two calls fail with that errno. */
+UNUSED static bool refuse(uint32_t call, uint32_t other, int code)
 {
 	struct sock_filter code_of[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_faccessat2, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, other, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)code),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog prog = {.len = sizeof(code_of) / sizeof(*code_of), .filter = code_of};
 
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0 &&
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0;
+}
+
+/* openat2 and faccessat2 fail with AGENT_SECCOMP's errno. True: they do. */
+UNUSED static bool refuse_new_calls(int code)
+{
+	return refuse(SYS_openat2, SYS_faccessat2, code) &&
 	       syscall(SYS_openat2, AT_FDCWD, "/", NULL, 0) < 0 && errno == code &&
 	       syscall(SYS_faccessat2, AT_FDCWD, "/", 0, 0) < 0 && errno == code;
+}
+
+/* AGENT_NO_WATCH: as on a machine whose containers have used up its inotify watches. */
+UNUSED static bool refuse_watches(void)
+{
+	return refuse(SYS_inotify_add_watch, SYS_inotify_add_watch, ENOSPC) &&
+	       syscall(SYS_inotify_add_watch, -1, "/", 0) < 0 && errno == ENOSPC;
 }
 
 /* In a.dir: state, workspace, log. */
@@ -83,6 +95,8 @@ UNUSED static void agent_exec(struct agent *a, const char *user)
 		dup2(fd, 2);
 		if (seccomp && !refuse_new_calls(atoi(seccomp)))
 			_exit(98);
+		if (getenv("AGENT_NO_WATCH") && !refuse_watches())
+			_exit(97);
 		execl(agent_path(), "agent", "init", "--state", state, "--root", "/", "--workspace",
 			ws, "--user", user, (char *)NULL);
 		_exit(99);

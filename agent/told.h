@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* What the daemons were told, and whether it is still so. docs/protocol.md, Changes. */
+#pragma once
+
+#include "agent/nodes.h"
+
+void told_init(void);
+
+/* The daemon is told of node num, which is parent's child (NULL: a root): remembers what, and says
+ * in attr->cache how far it may be believed. */
+void told_attr(
+	struct session *s, uint64_t num, const struct sys_statx *stx, struct proto_attr *attr);
+/* The same for bytes that are read, where nothing was told before: fd is asked. */
+void told_read(struct session *s, struct node *n, int fd);
+
+/* Around what a daemon does to a file itself: begin finds out what others did before, end what is
+ * so now. stx is its stat at that moment; NULL: not to be had. */
+void told_own_begin(struct session *s, struct node *n, const struct sys_statx *stx);
+void told_own_end(struct session *s, struct node *n, const struct sys_statx *stx);
+/* The daemon has changed the names in a directory: its kernel knows that the attributes are old. */
+void told_own_names(const struct pin *dir);
+/* The daemon has given a file another name: the first must be looked up again too. */
+void told_own_link(const struct pin *of);
+/* Whether a file just opened has the bytes that the daemon's kernel may still have. */
+bool told_keeps(struct session *s, struct node *n, int fd);
+
+/* With s->lock held. compare: if the daemon was told something else than this, it will hear so.
+ * data_changed: it hears so whatever it was told. */
+void told_compare(struct session *s, struct node *n, const struct sys_statx *stx);
+void told_data_changed(struct session *s, struct node *n);
