@@ -60,7 +60,7 @@ static int stat_node(struct request *r, uint64_t num, uint64_t fh, struct sys_st
 		h = handle_of(r->session, pin.node);
 	if (h)
 		return sys_statx(h->fd, "", stx) < 0 ? -errno : 0;
-	if (S_ISDIR(pin.node->type) || pin_has_fd(&pin)) {
+	if (S_ISDIR(pin.node->type)) {
 		/* Directories are worth a descriptor, and a watch: they will be walked through. */
 		uint64_t n = pin.node->num;
 

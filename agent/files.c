@@ -104,6 +104,24 @@ static int begin_make(struct request *r, uint64_t parent, uint64_t num, struct p
 	return files_act(r);
 }
 
+/* What was looked up may be opened or read even if its name is another file's by then, again and
+ * again: so its descriptor is taken first, and kept for a while. */
+static int look(struct request *r, const struct pin *parent, const char *name, uint64_t num)
+{
+	cleanup_close int fd = sys_open_beneath(parent->fd, name, O_PATH, 0);
+	struct sys_statx stx;
+	int ret;
+
+	if (fd < 0 || sys_statx(fd, "", &stx) < 0)
+		return -errno;
+	ret = node_add(r->session, num, parent, name, &stx);
+	if (ret < 0)
+		return ret;
+	node_keep(r->session, num, steal_fd(&fd));
+	files_tell_new(r, num, parent->fd, name, &stx);
+	return 0;
+}
+
 int files_lookup(struct request *r)
 {
 	uint64_t parent = wire_get_u64(&r->in);
@@ -116,9 +134,10 @@ int files_lookup(struct request *r)
 		return bad_request(r);
 	ret = begin_make(r, parent, num, &pin);
 	if (!ret)
-		ret = files_made(r, &pin, name, num);
+		ret = look(r, &pin, name, num);
 	if (ret != -ENOENT || !watch_sees(&pin))
 		return ret;
+	told_none(&pin, name);
 	/* There is none, and the daemon will hear when there is. */
 	proto_put_attr(&r->out, &(struct proto_attr){.cache = PROTO_CACHE_NAME});
 	return 0;

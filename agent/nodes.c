@@ -203,6 +203,34 @@ static int open_child(int dirfd, const struct node *n, const char *name)
 	return steal_fd(&fd);
 }
 
+/* Lock held. */
+static void keep_fd(struct session *s, struct node *n, int fd)
+{
+	if (n->fd >= 0) {
+		close(fd);
+		return;
+	}
+	n->fd = fd;
+	s->n_fds++;
+	lru_add(s, n);
+	n->busy++; /* not at once the victim of its own coming */
+	evict(s);
+	n->busy--;
+}
+
+void node_keep(struct session *s, uint64_t num, int fd)
+{
+	struct node *n;
+
+	pthread_mutex_lock(&s->lock);
+	n = node_by_num(s, num);
+	if (n && !is_root(n))
+		keep_fd(s, n, fd);
+	else
+		close(fd);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* One step towards n's descriptor: opens the first node without one on the way down from an
  * ancestor that has one. 0: again; else an error. Called, and returns, with s->lock held. */
 static int open_step(struct session *s, struct node *n)
@@ -224,16 +252,8 @@ static int open_step(struct session *s, struct node *n)
 	fd = open_child(up->fd, n, name);
 	pthread_mutex_lock(&s->lock);
 	up->busy--;
-	if (fd >= 0 && n->fd < 0) {
-		n->fd = fd;
-		s->n_fds++;
-		lru_add(s, n);
-		n->busy++; /* not at once the victim of its own coming */
-		evict(s);
-		n->busy--;
-	} else if (fd >= 0) {
-		close(fd);
-	}
+	if (fd >= 0)
+		keep_fd(s, n, fd);
 	node_release(s, up);
 	node_release(s, n);
 	return fd < 0 ? fd : 0;
@@ -342,6 +362,7 @@ int node_add(struct session *s, uint64_t num, const struct pin *parent, const ch
 	n->num = num;
 	n->dev = sys_dev(stx);
 	n->ino = stx->ino;
+	n->born = stx->btime;
 	n->type = stx->mode & S_IFMT;
 	n->fd = -1;
 	n->refs = 1;

@@ -12,6 +12,7 @@ struct node {
 	struct node *parent; /* counted; NULL for the two roots */
 	char *name;
 	uint64_t num, dev, ino;
+	struct sys_time born;	    /* an inode's number may be another file's later */
 	uint32_t type;		    /* S_IFMT bits */
 	int fd;			    /* O_PATH, or -1 */
 	unsigned busy;		    /* users of fd: it is not closed meanwhile */
@@ -28,6 +29,7 @@ struct node {
 	int wd;			  /* the watch; 0: none */
 	struct node *watched_before, *watched_after; /* regular files with one, by age */
 	bool closed;				     /* in s->closed */
+	bool hidden; /* the daemon was told since that the name is another's, or nobody's */
 };
 
 /* A node in use: counted, and its descriptor open where asked. */
@@ -61,6 +63,8 @@ bool pin_has_fd(const struct pin *pin); /* the node has a descriptor at hand, or
 /* Remembers a new one. -EEXIST: the number is in use. */
 int node_add(struct session *s, uint64_t num, const struct pin *parent, const char *name,
 	const struct sys_statx *stx);
+/* fd (O_PATH) is that node's file: it is kept, or closed. */
+void node_keep(struct session *s, uint64_t num, int fd);
 bool node_taken(struct session *s, uint64_t num);
 void node_forget(struct session *s, uint64_t num);
 void node_release(struct session *s, struct node *n); /* drops a count; lock held */

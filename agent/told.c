@@ -122,6 +122,30 @@ void told_own_link(const struct pin *of)
 	pthread_mutex_unlock(&of->s->lock);
 }
 
+void told_hide(struct session *s, const struct node *dir, const char *name)
+{
+	struct node *n = NULL;
+
+	while ((n = node_by_name(s, dir, name, n)))
+		n->hidden = true;
+}
+
+void told_none(const struct pin *dir, const char *name)
+{
+	pthread_mutex_lock(&dir->s->lock);
+	told_hide(dir->s, dir->node, name);
+	pthread_mutex_unlock(&dir->s->lock);
+}
+
+/* The daemon knows that n's name means n's file, by whatever number. s->lock is held. */
+static void show(struct session *s, const struct node *n)
+{
+	struct node *same = NULL;
+
+	while (n->parent && (same = node_by_name(s, n->parent, n->name, same)))
+		same->hidden = same->ino != n->ino || same->dev != n->dev;
+}
+
 void told_attr(
 	struct session *s, uint64_t num, const struct sys_statx *stx, struct proto_attr *attr)
 {
@@ -134,6 +158,7 @@ void told_attr(
 		bool within = n->parent && n->parent->wd;
 
 		set_told(s, n, stx, false);
+		show(s, n);
 		/* Of several names the agent knows one, and could not expire the others. */
 		if (within && (!S_ISREG(stx->mode) || stx->nlink == 1))
 			attr->cache |= PROTO_CACHE_NAME;

@@ -6,6 +6,11 @@
 
 void told_init(void);
 
+/* The daemon is told that there is no such name. */
+void told_none(const struct pin *dir, const char *name);
+/* With s->lock held: the same, or that it must ask again. */
+void told_hide(struct session *s, const struct node *dir, const char *name);
+
 /* The daemon is told of node num, which is parent's child (NULL: a root): remembers what, and says
  * in attr->cache how far it may be believed. */
 void told_attr(

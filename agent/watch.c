@@ -217,7 +217,7 @@ static void unwatch(struct session *s, struct node *n, bool gone)
 		pthread_mutex_unlock(&lock);
 	}
 	n->wd = 0;
-	if (S_ISREG(n->type))
+	if (!S_ISDIR(n->type))
 		unlist(s, n);
 }
 
@@ -239,12 +239,13 @@ static void list_file(struct session *s, struct node *n, int wd)
 
 void watch_file(struct session *s, uint64_t num, int dirfd, const char *name, struct sys_statx *stx)
 {
+	struct sys_statx now;
 	struct watcher *r;
 	struct node *n;
-	bool wanted;
+	bool wanted, same;
 	int wd;
 
-	if (source.fd < 0 || !S_ISREG(stx->mode))
+	if (source.fd < 0 || !(S_ISREG(stx->mode) || S_ISLNK(stx->mode)))
 		return;
 	pthread_mutex_lock(&s->lock);
 	n = node_by_num(s, num);
@@ -262,9 +263,14 @@ void watch_file(struct session *s, uint64_t num, int dirfd, const char *name, st
 		free(r);
 		return;
 	}
+	/* From now on nothing is missed; if it is the right one. */
+	same = sys_statx(dirfd, name, &now) == 0 && now.ino == stx->ino &&
+	       sys_dev(&now) == sys_dev(stx);
+	if (same)
+		*stx = now;
 	pthread_mutex_lock(&s->lock);
 	n = node_by_num(s, num);
-	if (n && !n->wd) {
+	if (same && n && !n->wd) {
 		list_file(s, n, wd);
 	} else {
 		pthread_mutex_lock(&lock);
@@ -272,7 +278,6 @@ void watch_file(struct session *s, uint64_t num, int dirfd, const char *name, st
 		pthread_mutex_unlock(&lock);
 	}
 	pthread_mutex_unlock(&s->lock);
-	sys_statx(dirfd, name, stx); /* from now on nothing is missed */
 }
 
 /* --- events -------------------------------------------------------------------------------------
@@ -376,6 +381,12 @@ static void file_event(struct happened *h)
 	}
 }
 
+static bool is_file(const struct node *n, const struct sys_statx *stx)
+{
+	return n->ino == stx->ino && n->dev == sys_dev(stx) && n->born.sec == stx->btime.sec &&
+	       n->born.nsec == stx->btime.nsec;
+}
+
 /* A name came or went. s->lock is held. */
 static void name_event(struct happened *h)
 {
@@ -385,7 +396,7 @@ static void name_event(struct happened *h)
 	if (h->there)
 		file_event(h); /* one link more, perhaps */
 	for (; n; n = node_by_name(h->s, dir, h->name, n)) {
-		if (h->there && n->ino == h->stx.ino && n->dev == sys_dev(&h->stx))
+		if (h->there && !n->hidden && is_file(n, &h->stx))
 			known = true; /* the daemon knows what is there */
 		else if (n->told && !h->echo) {
 			n->told = 0; /* one link less */
@@ -394,6 +405,8 @@ static void name_event(struct happened *h)
 	}
 	if (!known && !h->echo)
 		changes_add(h->s, PROTO_CHANGE_NAME, dir->num, h->name);
+	if (!known)
+		told_hide(h->s, dir, h->name);
 }
 
 static void self_event(struct happened *h)

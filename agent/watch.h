@@ -15,7 +15,7 @@ void watch_init(void);
 bool watch_sees(const struct pin *dir);
 /* Watches the pinned directory from now on. Leaves the thread with the agent's own rights. */
 void watch_dir(const struct pin *dir);
-/* Watches the regular file that is dirfd/name, known as num, by itself: it may get links, and be
+/* Watches the file or link that is dirfd/name, known as num, by itself: it may get links, and be
  * written through them, in directories that are not watched. The newest few thousand are. stx is
  * brought up to date. Leaves the thread with the agent's own rights. */
 void watch_file(

@@ -101,6 +101,8 @@ static void ll_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void ll_setattr(
 	fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set, struct fuse_file_info *fi)
 {
+	/* Set-id bits are cleared where the file is: nobody need be told to. */
+	to_set &= ~FUSE_SET_ATTR_KILL_SUID;
 	TO(req, NODE(req, ino), setattr, EPERM, st, to_set, fi);
 }
 

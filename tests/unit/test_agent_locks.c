@@ -167,17 +167,34 @@ static unsigned threads(void)
 	return n - 2;
 }
 
+/* Is it one that only stands for a file? Those are a cache, of what was looked up. */
+static bool is_path(const char *name)
+{
+	char path[64], line[64];
+	unsigned flags = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.20s", a.pid, name);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f) && sscanf(line, "flags: %o", &flags) != 1)
+		;
+	if (f)
+		fclose(f);
+	return flags & O_PATH;
+}
+
 static unsigned fds(void)
 {
 	char dir[64];
 	unsigned n = 0;
+	struct dirent *e;
 	DIR *t;
 
 	snprintf(dir, sizeof(dir), "/proc/%d/fd", a.pid);
 	t = opendir(dir);
 	CHECK(t);
-	while (readdir(t))
-		n++;
+	while ((e = readdir(t)))
+		n += !is_path(e->d_name);
 	closedir(t);
 	return n;
 }
