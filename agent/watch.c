@@ -32,6 +32,7 @@
 #define WATCHES_MAX  16384u
 #define SHARE	     8	  /* of what the machine allows all its containers together */
 #define CLOSED_MAX   4096 /* files closed after writing, kept until the next barrier */
+#define WHO_MAX	     72	  /* numbers for one file that an event is looked at for */
 #define EXPECTED_MAX 512  /* own operations whose events have not been read */
 
 /* Who wants to know of a directory. */
@@ -421,13 +422,13 @@ static void self_event(struct happened *h)
 }
 
 /* A watch has ended by itself: the file is gone, or its file system. */
-static void forget_watch(struct session *s, uint64_t num)
+static void forget_watch(struct session *s, uint64_t num, int wd)
 {
 	struct node *n;
 
 	pthread_mutex_lock(&s->lock);
 	n = node_by_num(s, num);
-	if (n) {
+	if (n && n->wd == wd) {
 		unwatch(s, n, true);
 		n->told = 0;
 		changes_add(s, PROTO_CHANGE_ATTR, num, NULL);
@@ -474,7 +475,7 @@ static void tell_session(struct session *s, uint64_t num, const struct inotify_e
 
 	creds_own();
 	if (ev->mask & IN_IGNORED) {
-		forget_watch(s, num);
+		forget_watch(s, num, ev->wd);
 		return;
 	}
 	if (pin_node(s, num, &h.dir) < 0)
@@ -514,20 +515,18 @@ static void all_sessions(struct session *s, void *arg)
 
 static void one_event(const struct inotify_event *ev)
 {
-	struct watcher who[72], *r;
+	struct watcher who[WHO_MAX], *r;
 	struct watched *w;
 	unsigned n = 0;
-	bool echo;
+	bool echo, overflow = ev->mask & IN_Q_OVERFLOW;
 
-	if (ev->mask & IN_Q_OVERFLOW) {
-		sessions_each(all_sessions, NULL);
-		return;
-	}
 	pthread_mutex_lock(&lock);
 	w = find(ev->wd);
-	for (r = w ? w->list : NULL; r && n < 72; r = r->next)
+	for (r = w ? w->list : NULL; r && n < WHO_MAX; r = r->next)
 		if (session_try_get(r->s))
 			who[n++] = *r;
+	if (r) /* who else there is hears it so */
+		overflow = true;
 	if (w && ev->mask & IN_IGNORED) {
 		while ((r = w->list)) {
 			w->list = r->next;
@@ -542,6 +541,8 @@ static void one_event(const struct inotify_event *ev)
 		tell_session(who[i].s, who[i].num, ev, echo);
 		session_put(who[i].s);
 	}
+	if (overflow)
+		sessions_each(all_sessions, NULL);
 }
 
 static void flush_session(struct session *s, void *arg)
