@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #define LINGER_S     2	/* how long a thread waits for more */
 #define UNSEEN_TRIES 10 /* see tell_node */
@@ -40,7 +41,8 @@ struct batch {
 struct changes_threads {
 	pthread_mutex_t lock;
 	pthread_cond_t none;
-	unsigned n;	      /* protected by lock */
+	unsigned n;	      /* protected by lock, as the next */
+	struct changes *list; /* those that have one */
 	_Atomic bool closing; /* the mount goes: the kernel is told nothing more */
 };
 
@@ -60,6 +62,7 @@ struct changes {
 	uint64_t told;	/* the kernel knows of all up to this */
 	struct batch *first, **last; /* for the thread */
 	bool running;		     /* there is a thread */
+	struct changes *prev, *next; /* in the mount's list of those; protected by its lock */
 	struct op *held;	     /* answers that wait */
 	bool patience;		     /* a timer looks after them */
 };
@@ -311,6 +314,24 @@ static struct batch *next_batch(struct changes *c)
 	return b;
 }
 
+static void thread_unlist(struct changes *c)
+{
+	struct changes_threads *t = c->fs->threads;
+
+	pthread_mutex_lock(&t->lock);
+	DL_DELETE(t->list, c);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* It holds nothing of the mount's any more. */
+static void thread_ended(struct changes_threads *t)
+{
+	pthread_mutex_lock(&t->lock);
+	if (--t->n == 0)
+		pthread_cond_broadcast(&t->none);
+	pthread_mutex_unlock(&t->lock);
+}
+
 static void *run(void *arg)
 {
 	struct changes *c = arg;
@@ -332,11 +353,9 @@ static void *run(void *arg)
 			ask_again(c);
 		free(b);
 	}
+	thread_unlist(c);
 	sandbox_put(sb); /* and c may be gone */
-	pthread_mutex_lock(&t->lock);
-	if (--t->n == 0)
-		pthread_cond_broadcast(&t->none);
-	pthread_mutex_unlock(&t->lock);
+	thread_ended(t);
 	return NULL;
 }
 
@@ -350,17 +369,16 @@ static int start_thread(struct changes *c)
 	sandbox_get(c->sb);
 	pthread_mutex_lock(&t->lock);
 	t->n++;
+	DL_APPEND(t->list, c);
 	pthread_mutex_unlock(&t->lock);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	r = pthread_create(&thread, &attr, run, c);
 	pthread_attr_destroy(&attr);
 	if (r) {
-		pthread_mutex_lock(&t->lock);
-		if (--t->n == 0)
-			pthread_cond_broadcast(&t->none);
-		pthread_mutex_unlock(&t->lock);
+		thread_unlist(c);
 		sandbox_put(c->sb);
+		thread_ended(t);
 	}
 	return -r;
 }
@@ -594,16 +612,12 @@ void changes_threads_end(struct fs *fs)
 	struct changes_threads *t = fs->threads;
 
 	t->closing = true;
-	for (struct itable *table = itable_next(fs, NULL); table; table = itable_next(fs, table)) {
-		struct changes *c = itable_changes(table);
-
-		if (!c)
-			continue;
+	pthread_mutex_lock(&t->lock);
+	for (struct changes *c = t->list; c; c = c->next) {
 		pthread_mutex_lock(&c->lock);
 		pthread_cond_signal(&c->more);
 		pthread_mutex_unlock(&c->lock);
 	}
-	pthread_mutex_lock(&t->lock);
 	while (t->n)
 		pthread_cond_wait(&t->none, &t->lock);
 	pthread_mutex_unlock(&t->lock);
