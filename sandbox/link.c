@@ -75,6 +75,13 @@ static void greeted(struct link *l, const struct proto_hello *h)
 	void *view;
 
 	pthread_mutex_lock(&sb->lock);
+	if (sb->state == SANDBOX_FAILED) { /* for good, by an older connection that broke */
+		sb->busy = false;
+		pthread_mutex_unlock(&sb->lock);
+		free(workspace);
+		channel_close(l->ch);
+		return;
+	}
 	if (!h->resumed || !sb->epoch)
 		sb->epoch++;
 	sb->uid = h->uid;
