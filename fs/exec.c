@@ -207,18 +207,29 @@ static enum op_outcome reply_ended(struct op *op, fuse_req_t req, struct wire_in
 	return OP_DONE;
 }
 
-static enum op_outcome reply_started(struct op *op, fuse_req_t req, struct wire_in *body)
+static enum op_outcome wait_for_end(struct op *op)
 {
-	(void)req;
-	wire_get_u32(body); /* its pid */
-	if (!wire_end(body))
-		return OP_BAD;
 	op->reply = reply_ended;
+	op->failed = failed;
 	op->barrier = true; /* who hears of the end sees what the command did */
 	op_next(op, PROTO_JOB_WAIT);
 	op->call.repeat = true;
 	wire_u64(&op->call.frame, op->fh);
 	return OP_AGAIN;
+}
+
+static enum op_outcome reply_started(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	(void)req;
+	wire_get_u32(body); /* its pid */
+	return wire_end(body) ? wait_for_end(op) : OP_BAD;
+}
+
+/* Asked for again after a connection broke (the command may have done that itself): it had been
+ * started the first time. */
+static enum op_outcome start_failed(struct op *op, fuse_req_t req, int r)
+{
+	return r == -EBUSY && op->call.losses ? wait_for_end(op) : failed(op, req, r);
 }
 
 static void put_signal(struct buf *b, uint32_t sig)
@@ -274,7 +285,8 @@ static void exec_flush(fuse_req_t req, struct inode *i, struct fuse_file_info *f
 	if (!op)
 		return;
 	op->fh = w->job;
-	op->failed = failed;
+	op->failed = start_failed;
+	op->call.repeat = true;
 	op->leave = leave;
 	wire_u64(&op->call.frame, w->job);
 	put_settings(&op->call.frame, i);
