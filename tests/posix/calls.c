@@ -2,6 +2,7 @@
 /* The system calls as values, and who makes them. */
 #include "tests/posix/posix.h"
 
+#include <stdio.h>
 #include <dirent.h>
 #include <grp.h>
 #include <stdarg.h>
@@ -186,6 +187,7 @@ int run_as(struct who w, int (*fn)(const void *), const void *arg)
 	if (!w.uid && !w.gid && !w.n && !w.mask)
 		return fn(arg);
 	fflush(stdout);
+	fflush(stdout); /* or a child writes it too */
 	pid = fork();
 	if (pid < 0)
 		bail("fork: %s", strerror(errno));

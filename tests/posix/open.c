@@ -2,6 +2,7 @@
 /* open: its flags, and the errors of each kind of file; programs that run are not written. */
 #include "tests/posix/posix.h"
 
+#include <stdio.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -258,6 +259,7 @@ static pid_t start(const char *program, int *end)
 	if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0)
 		bail("pipe: %s", strerror(errno));
 	fflush(stdout);
+	fflush(stdout); /* or a child writes it too */
 	pid = fork();
 	if (pid < 0)
 		bail("fork: %s", strerror(errno));
@@ -314,6 +316,7 @@ void topic_busy_text(void)
 	equals(finish(pid, end), 0, "status of the program, though unlinked");
 	copy_self("program");
 	fd = open("program", O_WRONLY);
+	fflush(stdout); /* or a child writes it too */
 	pid = fork();
 	if (pid == 0) {
 		execl("./program", "program", "--pause", NULL);
