@@ -187,7 +187,6 @@ int run_as(struct who w, int (*fn)(const void *), const void *arg)
 	if (!w.uid && !w.gid && !w.n && !w.mask)
 		return fn(arg);
 	fflush(stdout);
-	fflush(stdout); /* or a child writes it too */
 	pid = fork();
 	if (pid < 0)
 		bail("fork: %s", strerror(errno));

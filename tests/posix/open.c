@@ -259,7 +259,6 @@ static pid_t start(const char *program, int *end)
 	if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0)
 		bail("pipe: %s", strerror(errno));
 	fflush(stdout);
-	fflush(stdout); /* or a child writes it too */
 	pid = fork();
 	if (pid < 0)
 		bail("fork: %s", strerror(errno));
