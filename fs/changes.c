@@ -38,11 +38,19 @@ struct batch {
 	uint8_t body[];
 };
 
+/* A thread, joined by whoever comes next. */
+struct teller {
+	struct changes *c;
+	pthread_t thread; /* set when it has ended, as the next */
+	struct teller *next;
+};
+
 struct changes_threads {
 	pthread_mutex_t lock;
 	pthread_cond_t none;
 	unsigned n;	      /* protected by lock, as the next */
 	struct changes *list; /* those that have one */
+	struct teller *ended; /* to be joined */
 	_Atomic bool closing; /* the mount goes: the kernel is told nothing more */
 };
 
@@ -324,17 +332,36 @@ static void thread_unlist(struct changes *c)
 }
 
 /* It holds nothing of the mount's any more. */
-static void thread_ended(struct changes_threads *t)
+static void thread_ended(struct changes_threads *t, struct teller *me)
 {
+	me->thread = pthread_self();
 	pthread_mutex_lock(&t->lock);
+	me->next = t->ended;
+	t->ended = me;
 	if (--t->n == 0)
 		pthread_cond_broadcast(&t->none);
 	pthread_mutex_unlock(&t->lock);
 }
 
+static void join_ended(struct changes_threads *t)
+{
+	struct teller *list, *x;
+
+	pthread_mutex_lock(&t->lock);
+	list = t->ended;
+	t->ended = NULL;
+	pthread_mutex_unlock(&t->lock);
+	while ((x = list)) {
+		list = x->next;
+		pthread_join(x->thread, NULL);
+		free(x);
+	}
+}
+
 static void *run(void *arg)
 {
-	struct changes *c = arg;
+	struct teller *me = arg;
+	struct changes *c = me->c;
 	struct changes_threads *t = c->fs->threads;
 	struct sandbox *sb = c->sb;
 	struct batch *b;
@@ -355,30 +382,34 @@ static void *run(void *arg)
 	}
 	thread_unlist(c);
 	sandbox_put(sb); /* and c may be gone */
-	thread_ended(t);
+	thread_ended(t, me);
 	return NULL;
 }
 
 static int start_thread(struct changes *c)
 {
 	struct changes_threads *t = c->fs->threads;
-	pthread_attr_t attr;
+	struct teller *x = calloc(1, sizeof(*x));
 	pthread_t thread;
 	int r;
 
+	if (!x)
+		return -ENOMEM;
+	x->c = c;
+	join_ended(t);
 	sandbox_get(c->sb);
 	pthread_mutex_lock(&t->lock);
 	t->n++;
 	DL_APPEND(t->list, c);
 	pthread_mutex_unlock(&t->lock);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&thread, &attr, run, c);
-	pthread_attr_destroy(&attr);
+	r = pthread_create(&thread, NULL, run, x);
 	if (r) {
 		thread_unlist(c);
+		pthread_mutex_lock(&t->lock);
+		t->n--;
+		pthread_mutex_unlock(&t->lock);
 		sandbox_put(c->sb);
-		thread_ended(t);
+		free(x);
 	}
 	return -r;
 }
@@ -621,6 +652,7 @@ void changes_threads_end(struct fs *fs)
 	while (t->n)
 		pthread_cond_wait(&t->none, &t->lock);
 	pthread_mutex_unlock(&t->lock);
+	join_ended(t);
 }
 
 void changes_threads_free(struct changes_threads *t)

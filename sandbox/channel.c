@@ -112,6 +112,8 @@ static void enqueue(struct channel *ch, struct call *c)
 	int r = 0;
 
 	pthread_mutex_lock(&ch->lock);
+	c->sent = 0;
+	c->in_flight = false;
 	ended = ch->ended;
 	if (!ended) {
 		DL_APPEND(ch->queue, c);
@@ -137,8 +139,6 @@ void channel_send(struct channel *ch, struct call *c)
 		c->done(c, r, NULL);
 		return;
 	}
-	c->sent = 0;
-	c->in_flight = false;
 	enqueue(ch, c);
 }
 
