@@ -88,7 +88,7 @@ def write(db, mode, who, count, writers):
         if seq % 50 == 49:  # closing any descriptor of a file drops its POSIX locks
             con.close()
             con = connect(db, mode)
-        time.sleep(rng.random() * 0.01)  # time in which the others get the lock
+        time.sleep(rng.random() * 0.04)  # in which the others get the lock: sqlite looks for it every 0.1 s
     con.close()
 
 
@@ -109,8 +109,7 @@ def check(db, expected):
     turns = sum(a[0] != b[0] for a, b in zip(got, got[1:]))
     print(f"{len(rows)} rows, {turns} changes of the writer")
     if len(expected) > 1:
-        # A lock is nobody's turn: a short run may see few changes.
-        assert turns >= (10 if len(rows) >= 300 else 2), "the writers did not write at once"
+        assert turns >= 5, "the writers did not write at once"
 
 
 if sys.argv[1] == "init":
