@@ -15,9 +15,10 @@
 #include <sys/uio.h>
 
 #define IN_SIZE	   (64u << 10)
-#define BIG_FRAME  (16u << 10) /* larger bodies get memory of their own and are read in place */
-#define HELD_MAX   (8u << 20)  /* bytes in replies, waiting or promised, before reading stops */
-#define COPY_MAX   (8u << 10)  /* smaller replies are put together */
+#define BIG_FRAME  (16u << 10)	/* larger bodies get memory of their own and are read in place */
+#define HELD_MAX   (8u << 20)	/* bytes in replies, waiting or promised, before reading stops */
+#define BULK_MAX   (512u << 10) /* bytes waiting before bulk data waits */
+#define COPY_MAX   (8u << 10)	/* smaller replies are put together */
 #define CHUNK_SIZE (32u << 10)
 #define ROUNDS	   16 /* reads before other connections have their turn */
 #define IOVS	   16
@@ -96,7 +97,7 @@ static void conn_forgotten(struct source *src)
 	conn_put((struct conn *)src);
 }
 
-static void conn_close(struct conn *c)
+void conn_close(struct conn *c)
 {
 	if (c->src.deleted)
 		return;
@@ -119,7 +120,7 @@ static bool is_full(const struct conn *c)
  * own: asking for EPOLLOUT brings the loop here at once. */
 static void want(struct conn *c)
 {
-	uint32_t events = c->first ? EPOLLOUT : 0;
+	uint32_t events = c->first || c->stalled ? EPOLLOUT : 0;
 
 	if (!is_full(c))
 		events |= c->held ? EPOLLIN | EPOLLOUT : EPOLLIN;
@@ -226,6 +227,21 @@ void conn_reply(struct conn *c, struct buf *frame, size_t cost)
 	}
 	pthread_mutex_unlock(&c->lock);
 	buf_fini(frame);
+}
+
+bool conn_is_busy(struct conn *c)
+{
+	bool busy;
+
+	pthread_mutex_lock(&c->lock);
+	busy = c->queued > BULK_MAX;
+	if (busy && !c->stalled) {
+		c->stalled = true;
+		if (!c->corked)
+			want(c);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return busy;
 }
 
 void conn_uncount(struct conn *c, size_t cost)
@@ -349,7 +365,7 @@ static int serve(struct conn *c)
 static void conn_ready(struct source *src, uint32_t events)
 {
 	struct conn *c = (struct conn *)src;
-	bool full;
+	bool full, drained;
 	int ret = 0;
 
 	pthread_mutex_lock(&c->lock);
@@ -364,8 +380,12 @@ static void conn_ready(struct source *src, uint32_t events)
 	pthread_mutex_lock(&c->lock);
 	c->corked = false;
 	flush(c);
+	drained = c->stalled && c->queued <= BULK_MAX;
+	c->stalled &= !drained;
 	want(c);
 	pthread_mutex_unlock(&c->lock);
+	if (drained && ret >= 0)
+		server_drained(c);
 	if (ret < 0 && ret != -ECONNRESET)
 		log_warn("a connection was cut: %s", strerror(-ret));
 	if (ret < 0 || events & (EPOLLERR | EPOLLHUP))

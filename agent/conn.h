@@ -26,14 +26,18 @@ struct conn {
 	struct chunk *first, *last;
 	size_t queued; /* bytes in the chunks */
 	uint32_t events;
-	bool corked; /* the loop is at it and will send in a moment */
-	bool held;   /* whole frames wait in `in` until replies have been taken */
+	bool corked;  /* the loop is at it and will send in a moment */
+	bool held;    /* whole frames wait in `in` until replies have been taken */
+	bool stalled; /* conn_is_busy() was true: server_drained() is owed */
 };
 
 /* Takes fd over. NULL: no memory. */
 struct conn *conn_new(int fd);
 void conn_get(struct conn *c);
 void conn_put(struct conn *c);
+
+/* Ends it, on the loop's thread; what was not read of it is never read. */
+void conn_close(struct conn *c);
 
 /* A request is counted until conn_reply(): false if there are too many. */
 bool conn_count(struct conn *c, size_t cost);
@@ -46,6 +50,12 @@ void conn_fail(
 /* A counted request that gets no answer. */
 void conn_uncount(struct conn *c, size_t cost);
 
+/* The loop's: whether bulk data is to wait, so that small replies do not wait behind it. If so,
+ * server_drained() comes when it is over. */
+bool conn_is_busy(struct conn *c);
+
+/* In server.c: what conn_is_busy() kept waiting may go on. */
+void server_drained(struct conn *c);
 /* In server.c: a whole frame came. False: end the connection. body is valid during the call, or
  * owned by r when r is not NULL (a request that was allocated for it, taken over). */
 bool server_frame(

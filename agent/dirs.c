@@ -145,6 +145,7 @@ int dirs_read(struct request *r)
 	auto_handle struct handle *h = NULL;
 	struct listing l;
 	size_t start = r->out.len;
+	uint32_t most = size / ENTRY_MIN; /* entries that fit */
 	int ret;
 
 	if (!wire_end(&r->in) || size < SIZE_MIN || size > PROTO_MAX_DATA || offset > INT64_MAX)
@@ -163,7 +164,14 @@ int dirs_read(struct request *r)
 		.new = new,
 		.n_new = n_new};
 	pthread_mutex_lock(&h->lock);
-	ret = list(&l, offset);
+	/* It may have been asked before, on a connection that was lost with the answer: then the
+	 * numbers are to be had again, and the first copy must not come after this one. */
+	if (session_is_left(r->session, r->conn)) {
+		ret = -ECONNRESET;
+	} else {
+		nodes_forget(r->session, new, n_new < most ? n_new : most);
+		ret = list(&l, offset);
+	}
 	pthread_mutex_unlock(&h->lock);
 	return l.n ? 0 : ret;
 }

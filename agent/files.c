@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/xattr.h>
 
 #define LARGE_BLOCKS (64u << 11) /* 64 MiB: freeing it takes long */
 
@@ -75,6 +76,18 @@ void files_tell_new(
 	files_tell(r, num, stx);
 }
 
+uint32_t files_mode(const struct pin *dir, uint32_t mode)
+{
+	uint32_t masked = mode >> PROTO_MODE_MASKED & 0777;
+	char path[48];
+
+	mode &= S_IFMT | 07777;
+	if (!masked)
+		return mode;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", dir->fd);
+	return getxattr(path, "system.posix_acl_default", NULL, 0) > 0 ? mode | masked : mode;
+}
+
 int files_made(struct request *r, const struct pin *parent, const char *name, uint64_t num)
 {
 	struct sys_statx stx;
@@ -132,6 +145,7 @@ int files_lookup(struct request *r)
 
 	if (!wire_end(&r->in))
 		return bad_request(r);
+	node_forget(r->session, num); /* asked before, and the answer was lost */
 	ret = begin_make(r, parent, num, &pin);
 	if (!ret)
 		ret = look(r, &pin, name, num);
@@ -219,7 +233,7 @@ int files_mknod(struct request *r)
 	ret = begin_make(r, parent, num, &pin);
 	if (ret < 0)
 		return ret;
-	if (mknodat(pin.fd, name, mode & (S_IFMT | 07777), 0) < 0)
+	if (mknodat(pin.fd, name, files_mode(&pin, mode), 0) < 0)
 		return -errno;
 	told_own_names(&pin);
 	return files_made(r, &pin, name, num);
@@ -239,7 +253,7 @@ int files_mkdir(struct request *r)
 	ret = begin_make(r, parent, num, &pin);
 	if (ret < 0)
 		return ret;
-	if (mkdirat(pin.fd, name, mode & 07777) < 0)
+	if (mkdirat(pin.fd, name, files_mode(&pin, mode) & 07777) < 0)
 		return -errno;
 	told_own_names(&pin);
 	return files_made(r, &pin, name, num);
@@ -308,6 +322,14 @@ int files_rmdir(struct request *r)
 	return remove_name(r, AT_REMOVEDIR);
 }
 
+/* dir/name was moved there from `from`. The kernel of the daemon keeps a name for as long as it may
+ * where it was, wherever it is now. */
+static void moved(const struct pin *from, const struct pin *dir, const char *name)
+{
+	if (watch_sees(from) && !watch_sees(dir))
+		told_own_move(dir, name);
+}
+
 int files_rename(struct request *r)
 {
 	uint64_t parent = wire_get_u64(&r->in);
@@ -341,6 +363,9 @@ int files_rename(struct request *r)
 	if (from.node != to.node || strcmp(name, newname) != 0)
 		node_moved(r->session, from.node, name, to.node, newname,
 			flags & PROTO_RENAME_EXCHANGE);
+	moved(&from, &to, newname);
+	if (flags & PROTO_RENAME_EXCHANGE)
+		moved(&to, &from, name);
 	watch_drain();
 	return 0;
 }

@@ -33,6 +33,10 @@ void files_tell(struct request *r, uint64_t num, const struct sys_statx *stx);
 void files_tell_new(
 	struct request *r, uint64_t num, int dirfd, const char *name, struct sys_statx *stx);
 
+/* The mode for a new file in dir, from a message's: the umask does not count where dir has a
+ * default access list. */
+uint32_t files_mode(const struct pin *dir, uint32_t mode);
+
 /* Remembers parent/name as node num and puts its attr into the reply. */
 int files_made(struct request *r, const struct pin *parent, const char *name, uint64_t num);
 

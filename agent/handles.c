@@ -154,6 +154,29 @@ void handle_close(struct session *s, uint64_t num)
 		handle_free(h);
 }
 
+/* The number of one that is open on that file; 0: none. */
+static uint64_t any_of_file(struct session *s, uint64_t dev, uint64_t ino)
+{
+	struct node *n = NULL;
+	uint64_t num = 0;
+
+	pthread_mutex_lock(&s->lock);
+	while (!num && (n = node_by_ino(s, dev, ino, n)))
+		for (struct handle *h = n->handles; h && !num; h = h->next)
+			if (find(s, h->by_num.key) == h) /* else it is closed, and in use */
+				num = h->by_num.key;
+	pthread_mutex_unlock(&s->lock);
+	return num;
+}
+
+void handles_close_file(struct session *s, uint64_t dev, uint64_t ino)
+{
+	uint64_t num;
+
+	while ((num = any_of_file(s, dev, ino)))
+		handle_close(s, num);
+}
+
 void handles_fini(struct session *s)
 {
 	struct link *l;

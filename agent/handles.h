@@ -29,4 +29,6 @@ void handle_put(struct handle *h);
 void handle_putp(struct handle **h);
 
 void handle_close(struct session *s, uint64_t num);
+/* All that are open on that file. */
+void handles_close_file(struct session *s, uint64_t dev, uint64_t ino);
 void handles_fini(struct session *s);

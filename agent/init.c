@@ -6,32 +6,38 @@
  */
 #include "agent/init.h"
 
+#include "agent/bounds.h"
+#include "agent/cgroup.h"
 #include "agent/clock.h"
 #include "agent/creds.h"
-#include "agent/job.h"
+#include "agent/idle.h"
 #include "agent/jobs.h"
+#include "agent/listen.h"
 #include "agent/locks.h"
+#include "agent/ps.h"
+#include "agent/rights.h"
+#include "agent/roster.h"
 #include "agent/server.h"
+#include "agent/setup.h"
+#include "agent/stats.h"
 #include "agent/watch.h"
+#include "agent/workspace.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #define NODE_FDS     1024
 #define GRACE_MS     2000
+#define REAP_MS	     500 /* after KILL */
 #define EXIT_BY_TERM 143
 
 extern char **environ;
@@ -40,8 +46,11 @@ static struct {
 	struct server_config server;
 	struct launch_config launch;
 	char trouble[PROTO_TEXT_MAX];
-	int64_t kill_at_ms; /* after TERM; 0: not stopping */
-	bool killed, stop;
+	bool stopping;	    /* TERM came */
+	int64_t kill_at_ms; /* after pre_stop; 0: not that far */
+	int64_t out_at_ms;  /* after KILL; 0: likewise */
+	bool childless;	    /* when it was last asked */
+	bool stop;
 } self;
 
 static struct source signals = {.fd = -1};
@@ -61,57 +70,6 @@ static void __attribute__((format(printf, 1, 2))) trouble(const char *fmt, ...)
 	log_error("%s", self.trouble + used);
 }
 
-static bool is_empty(const char *path)
-{
-	DIR *d = opendir(path);
-	struct dirent *e;
-	bool empty = d;
-
-	while (empty && (e = readdir(d)))
-		empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
-	if (d)
-		closedir(d);
-	return empty;
-}
-
-/* A fresh volume or tmpfs in the workspace's place is root's until somebody says otherwise. */
-static bool is_fresh_mount(const char *path)
-{
-	struct stat here, up;
-	char parent[PATH_MAX + 4];
-
-	snprintf(parent, sizeof(parent), "%s/..", path);
-	return stat(path, &here) == 0 && stat(parent, &up) == 0 && here.st_dev != up.st_dev &&
-	       here.st_uid == 0 && is_empty(path);
-}
-
-/* mkdir -p, where what is new belongs to the sandbox's user. */
-static int make_workspace(const char *path, const struct user *user)
-{
-	char part[PATH_MAX];
-	size_t n = 0;
-
-	if (strlen(path) >= sizeof(part) || path[0] != '/')
-		return -EINVAL;
-	while (path[n]) {
-		n += strspn(path + n, "/");
-		n += strcspn(path + n, "/");
-		memcpy(part, path, n);
-		part[n] = 0;
-		if (mkdir(part, 0755) == 0) {
-			if (user->uid != geteuid() && chown(part, user->uid, user->gid) < 0)
-				return -errno;
-		} else if (errno != EEXIST && errno != EISDIR && errno != EROFS) {
-			return -errno;
-		}
-	}
-	if (access(path, F_OK) < 0)
-		return errno == ENOENT ? -EROFS : -errno;
-	if (user->uid && is_fresh_mount(path) && chown(path, user->uid, user->gid) < 0)
-		return -errno;
-	return 0;
-}
-
 /* The three standard descriptors exist, so that no other file gets their numbers. */
 static void fill_standard_fds(void)
 {
@@ -126,39 +84,25 @@ static void fill_standard_fds(void)
 		close(fd);
 }
 
-static int listen_at(const char *dir)
-{
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	cleanup_close int fd = -1;
-
-	if (snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/agent.sock", dir) >=
-		(int)sizeof(addr.sun_path))
-		return -ENAMETOOLONG;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	unlink(addr.sun_path);
-	/* The directory is closed to others; so is the socket itself. */
-	umask(0177);
-	if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
-		return -errno;
-	umask(0);
-	if (listen(fd, 64) < 0)
-		return -errno;
-	return steal_fd(&fd);
-}
-
 static void reap(void)
 {
 	struct rusage ru;
 	int status;
 	pid_t pid;
 
-	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0)
-		job_reaped(pid, status, &ru);
-	/* Stopping, and nobody is left to wait for. */
-	if (self.kill_at_ms && pid < 0 && errno == ECHILD)
-		self.stop = true;
+	while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED, &ru)) > 0) {
+		if (!WIFSTOPPED(status))
+			roster_reaped(pid, status, &ru);
+		else if (roster_supervises(pid))
+			kill(pid, SIGCONT); /* else nobody hears of its job's end */
+	}
+	self.childless = pid < 0 && errno == ECHILD;
+}
+
+static void end_jobs(void)
+{
+	self.kill_at_ms = clock_ms() + GRACE_MS;
+	roster_signal_all(SIGTERM);
 }
 
 static void on_signal(struct source *src, uint32_t events)
@@ -166,11 +110,13 @@ static void on_signal(struct source *src, uint32_t events)
 	struct signalfd_siginfo si;
 
 	(void)events;
+	creds_own();
 	while (read(src->fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
-		if (si.ssi_signo == SIGCHLD || self.kill_at_ms)
+		if (si.ssi_signo == SIGCHLD || self.stopping)
 			continue;
-		self.kill_at_ms = clock_ms() + GRACE_MS;
-		job_signal_all(SIGTERM);
+		self.stopping = true;
+		if (!setup_stop())
+			end_jobs();
 	}
 	reap();
 }
@@ -199,20 +145,33 @@ static int sooner(int a, int b)
 
 static int tick(void *arg)
 {
-	int left = sooner(sooner(job_tick(), locks_tick()), sessions_expire());
+	int left = sooner(sooner(roster_tick(), locks_tick()), sessions_expire());
 
 	(void)arg;
+	left = sooner(sooner(left, setup_tick()), idle_tick());
+	if (self.stopping && !self.kill_at_ms && !setup_stopping()) {
+		creds_own();
+		end_jobs();
+		reap();
+	}
+	/* Nobody is left to wait for, and the last words are stored. */
+	if (self.kill_at_ms && self.childless && !roster_is_ending())
+		self.stop = true;
 	if (self.kill_at_ms) {
-		int64_t grace = self.kill_at_ms - clock_ms();
+		int64_t now = clock_ms();
 
-		if (grace > 0)
-			return sooner(left, (int)grace);
+		if (now < self.kill_at_ms)
+			return sooner(left, (int)(self.kill_at_ms - now));
 		/* One round of KILL, a moment for the reaping, and out. */
-		if (self.killed)
+		if (!self.out_at_ms) {
+			creds_own();
+			roster_signal_all(SIGKILL);
+			now = clock_ms(); /* there may be many */
+			self.out_at_ms = now + REAP_MS;
+		}
+		if (now >= self.out_at_ms)
 			self.stop = true;
-		self.killed = true;
-		job_signal_all(SIGKILL);
-		return 100;
+		return sooner(left, (int)(self.out_at_ms - now));
 	}
 	return left;
 }
@@ -254,19 +213,68 @@ static void find_user(const struct init_options *o, struct user *user)
 	struct err err = {0};
 
 	*user = (struct user){.home = "/"};
+	user_init(o->groups);
 	self.launch.user_spec = o->user;
-	if (user_find(self.launch.root_fd, o->user, user, &err) < 0)
+	if (user_find(self.launch.root_fd, o->user, user, &err) < 0 ||
+		rights_become(user, &err) < 0)
 		trouble("the sandbox's user: %s", err.msg);
 	self.server.uid = user->uid;
 	self.server.gid = user->gid;
 }
 
+/* What must be there before anything runs. */
+static void prepare(const struct init_options *o, int state_fd, struct user *user)
+{
+	struct err err = {0};
+	int ret = setup_begin(state_fd, self.launch.root_fd, strcmp(o->setup, "1") == 0, &err);
+
+	*user = (struct user){.home = "/"};
+	if (ret < 0) {
+		trouble("%s", err.msg);
+		return;
+	}
+	find_user(o, user);
+	ret = workspace_make(o->workspace, user);
+	if (ret < 0)
+		trouble("the workspace %s: %s", o->workspace, strerror(-ret));
+	if (!self.trouble[0] && setup_files(self.launch.root_fd, &err) < 0)
+		trouble("%s", err.msg);
+}
+
+/* What runs from the beginning. */
+static void begin(const struct init_options *o)
+{
+	struct err err = {0};
+	int ret;
+
+	if (!self.trouble[0] && setup_defaults(&err) < 0)
+		trouble("%s", err.msg);
+	if (self.trouble[0]) {
+		setup_give_up();
+		return;
+	}
+	ret = o->command ? jobs_main(o->command) : 0;
+	if (ret < 0)
+		trouble("the main command: %s", strerror(-ret));
+	setup_start(&self.launch);
+}
+
 int init_run(const struct init_options *o)
 {
+	struct err err = {0};
 	struct user user;
 	unsigned node_fds;
-	int state_fd, listen_fd, ret;
+	int state_fd, listen_fd = -1, ret;
 
+	if (o->caps && bounds_keep(o->caps, &err) < 0) {
+		log_error("%s", err.msg);
+		return 1;
+	}
+	/* Before anything of ours is open. */
+	if (o->listen && (listen_fd = listen_inherited(o->listen, &err)) < 0) {
+		log_error("%s", err.msg);
+		return 1;
+	}
 	umask(0);
 	fill_standard_fds();
 	node_fds = raise_limit(&self.launch.files);
@@ -282,11 +290,11 @@ int init_run(const struct init_options *o)
 	self.launch.workspace = self.server.workspace = o->workspace;
 	self.launch.envp = environ;
 	self.server.trouble = self.trouble;
-	find_user(o, &user);
-	ret = make_workspace(o->workspace, &user);
-	if (ret < 0)
-		trouble("the workspace %s: %s", o->workspace, strerror(-ret));
+	prepare(o, state_fd, &user);
 	creds_init(&user);
+	cgroup_init();
+	stats_init();
+	ps_init(self.launch.root_fd);
 	sessions_init(self.launch.root_fd, o->workspace, node_fds);
 	ret = loop_init();
 	if (!ret)
@@ -297,18 +305,15 @@ int init_run(const struct init_options *o)
 		ret = locks_init();
 	if (!ret)
 		ret = jobs_init(state_fd, &self.launch);
-	listen_fd = ret < 0 ? ret : listen_at(o->state);
-	if (listen_fd >= 0)
+	if (!ret && listen_fd < 0)
+		ret = listen_fd = listen_at(o->state);
+	if (ret >= 0)
 		ret = server_init(listen_fd, &self.server);
-	if (listen_fd < 0 || ret < 0) {
-		log_error("cannot serve: %s", strerror(ret < 0 ? -ret : -listen_fd));
+	if (ret < 0) {
+		log_error("cannot serve: %s", strerror(-ret));
 		return 1;
 	}
-	if (o->command) {
-		ret = jobs_main(o->command);
-		if (ret < 0)
-			trouble("the main command: %s", strerror(-ret));
-	}
+	begin(o);
 	loop_run(tick, NULL, &self.stop);
 	return EXIT_BY_TERM;
 }

@@ -3,8 +3,11 @@
 #pragma once
 
 struct init_options {
-	const char *state, *root, *workspace, *user;
-	char **command; /* NULL: none */
+	const char *state, *root, *workspace, *user, *groups;
+	const char *setup;  /* "1": there must be one */
+	const char *listen; /* the number of an inherited socket; NULL: one of its own */
+	const char *caps;   /* the capabilities that it keeps, in hexadecimal; NULL: all it has */
+	char **command;	    /* NULL: none */
 };
 
 int init_run(const struct init_options *options);

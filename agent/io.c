@@ -97,8 +97,7 @@ static int create_at(
 		if (ret < 0)
 			return ret;
 	}
-	fd = sys_open_beneath(
-		parent->fd, name, flags | O_CREAT | O_NONBLOCK | O_NOCTTY, mode & 07777);
+	fd = sys_open_beneath(parent->fd, name, flags | O_CREAT | O_NONBLOCK | O_NOCTTY, mode);
 	if (fd < 0)
 		return -errno;
 	if (sys_statx(fd, "", &stx) < 0)
@@ -139,7 +138,7 @@ int io_create(struct request *r)
 	ret = files_act(r);
 	if (ret < 0)
 		return ret;
-	fd = create_at(&pin, name, o, flags, mode);
+	fd = create_at(&pin, name, o, flags, files_mode(&pin, mode) & 07777);
 	if (fd < 0)
 		return fd;
 	told_own_names(&pin);

@@ -1,87 +1,87 @@
 /* SPDX-License-Identifier: MIT */
-/* One job: a command, its output, its result. All fields are the loop's. */
+/* One job: a command, its settings, input, output, result. All fields are the loop's. */
 #pragma once
 
-#include "agent/conn.h"
 #include "agent/output.h"
 #include "agent/run.h"
+#include "agent/settings.h"
+#include "agent/waiter.h"
 
-#define JOB_MAIN (1ull << 32) /* the template's own command; other numbers stay below */
-
-/* A request that is answered later. */
-struct waiter {
-	struct waiter *next;
-	struct conn *conn; /* counted */
-	uint64_t id;
-	uint16_t type;
-};
-
-struct launch;
+struct input;
 struct launch_config;
 
 struct job {
 	struct source report; /* first: a source is its job. fd -1: no supervisor (any more) */
 	struct job *next;     /* newest first */
 	uint64_t num;
-	bool foreground;
-	uint8_t session[PROTO_SESSION]; /* who opened it; matters while it is new */
+	uint64_t born;			/* jobs in the order of their making, over all lives */
+	uint64_t ended;			/* and of their ending, in this life */
+	char *name;			/* of a named one, else NULL; owned */
+	bool foreground;		/* made by ctl/ */
+	bool slot;			/* and a second one has to wait for it */
+	uint8_t session[PROTO_SESSION]; /* who opened it; matters while it is new, as the next */
+	unsigned life;			/* by which connection; 0: and has named it since */
+	struct settings set;
 
 	uint8_t result; /* enum proto_result */
 	int exit_code;	/* -1: not known */
 	pid_t pid, supervisor;
 	int64_t started_us;
-	uint64_t wall_us, user_us, system_us, peak_kib;
-	uint64_t command_size;
+	uint64_t began; /* the same by tree_now() */
+	uint64_t wall_us, user_us, system_us, peak_kib, ooms;
+	uint64_t command_size, stdin_size;
 	char words[ERR_MSG_MAX];
 	char program[128], cwd[128]; /* for words about a start that failed */
 
 	struct output *output;	 /* NULL: not started, or of a former life */
 	struct store_info saved; /* where output is NULL */
 	struct post drained;	 /* posted when the output is stored */
-	bool ending;		 /* the command has ended, its output is being stored */
-	int status;		 /* of its process, when ending */
-	bool orphaned;		 /* the supervisor was killed: its children are the agent's */
-	bool start_failed;
-	bool killing;		 /* SIGKILL goes to the tree until it is empty */
+	struct input *input;	 /* a live one; NULL: none (any more) */
+	bool input_ended;	 /* before the start: nothing more will come */
+
+	/* Times in ms; 0: none. */
+	int64_t timeout_at, kill_at, patience_at; /* kill_at: and again until its tree is empty */
+	int kill_wait;				  /* until the next KILL */
+
+	bool exited;	   /* the command's own process has ended */
+	bool ending;	   /* and its output is being stored */
+	int status;	   /* of its process, when it has exited */
+	bool orphaned;	   /* the supervisor was killed: its children are the agent's */
+	bool start_failed; /* what could not be started has words */
+	bool timed_out;
+	bool lost;		 /* nobody knows how its process ended */
+	bool stopped;		 /* it ran when the sandbox was stopped */
+	bool impatient;		 /* max_wait is over: nobody waits for it with patience */
 	bool dropping;		 /* goes when its tree is empty */
 	struct waiter *waiters;	 /* WAIT */
 	struct waiter *starters; /* START, until the pid is known */
 	struct waiter *droppers; /* DROP, until it has gone */
 };
 
-/* Reads what former lives left. config is kept; jobs_fd is DIR/jobs. */
-int job_load(int jobs_fd, const struct launch_config *config);
+/* What cannot be started has ended at once; that is no failure of the request. */
+void job_start(struct job *j, bool argv, const struct launch_config *config);
+static inline bool job_has_ended(const struct job *j)
+{
+	return j->result > PROTO_RESULT_RUNNING;
+}
 
-/* num 0: the next one. NULL: errno says why. */
-struct job *job_new(uint64_t num, bool foreground);
-struct job *job_find(uint64_t num);
-struct job *job_newest_foreground(void);
-/* -EBUSY while a foreground job runs, or waits for its text from somebody who is there. */
-int job_free_slot(void);
-
-int job_write(struct job *j, uint64_t offset, const uint8_t *p, size_t n);
-void job_start(struct job *j, const struct launch *l);
-bool job_has_ended(const struct job *j);
-
-/* Output so far; info for people and messages. */
+/* Output so far; info for messages. */
 void job_info(const struct job *j, struct store_info *info);
+uint64_t job_bytes(const struct job *j); /* that it keeps on the state volume */
 int job_put(struct buf *out, const struct job *j);
-ssize_t job_read(const struct job *j, unsigned stream, uint64_t offset, void *p, size_t size);
+void job_name(const struct job *j, char name[PROTO_NAME_MAX + 1]);
 
-/* Signals what is left of its tree: how many processes. */
-int job_signal(const struct job *j, int sig);
+/* Signals what is left of its tree: how many processes, and how many of them refuse it. */
+int job_signal(const struct job *j, int sig, int *refused);
 bool job_lives(const struct job *j);
+/* SIGKILL until nothing is left; how many refuse it. */
+int job_kill(struct job *j);
 /* Ends and forgets it, at once or as soon as nothing of it is left. */
 void job_drop(struct job *j);
 
-/* Keeps a request in one of a job's lists, to be answered later. */
-int job_park(struct waiter **list, struct request *r);
-/* Answers (EINTR) what a connection waits for: the WAIT of that id, or all for 0. */
-void job_unpark(struct conn *c, uint64_t id);
-
-/* A child of the agent itself has ended: a supervisor, or what a killed one left to us. */
-void job_reaped(pid_t pid, int status, const struct rusage *ru);
-/* TERM and KILL at the container's stop. True: something is alive. */
-bool job_signal_all(int sig);
-/* What has to be done again and again; ms until the next time, or -1. */
-int job_tick(void);
+/* Its supervisor, or its orphaned command, has ended; false: that pid is neither. */
+bool job_reaped(struct job *j, pid_t pid, int status, const struct rusage *ru);
+/* Nothing more is heard of its supervisor. */
+void job_close_report(struct job *j);
+/* Does what is due; when the next is, in ms, or 0. */
+int64_t job_due(struct job *j, int64_t now);

@@ -3,6 +3,9 @@
  * launch is freed after the fork. */
 #include "agent/launch.h"
 
+#include "agent/input.h"
+#include "agent/state_file.h"
+#include "agent/terminal.h"
 #include "common/cleanup.h"
 
 #include <fcntl.h>
@@ -11,7 +14,6 @@
 #include <sys/stat.h>
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define SETTINGS_MAX 4096	  /* values of one kind */
 #define INLINE_MAX   (100u << 10) /* Linux takes 128 KiB in one argument */
 #define ARGV_MAX     (16u << 20)
 #define SCRIPT_PATH  "/proc/self/fd/3" /* RUN_SCRIPT_FD */
@@ -50,81 +52,6 @@ static void words_fini(struct words *w)
 }
 
 #define auto_words __attribute__((cleanup(words_fini)))
-
-static void free_list(char **list, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		free(list[i]);
-	free(list);
-}
-
-void launch_fini(struct launch *l)
-{
-	free(l->user);
-	free(l->cwd);
-	free_list(l->env, l->n_env);
-	free_list(l->shell, l->n_shell);
-	*l = (struct launch){0};
-}
-
-static int add_setting(char ***list, size_t *n, char *value)
-{
-	char **bigger = *n < SETTINGS_MAX ? realloc(*list, (*n + 1) * sizeof(char *)) : NULL;
-
-	if (!bigger) {
-		free(value);
-		return -E2BIG;
-	}
-	*list = bigger;
-	bigger[(*n)++] = value;
-	return 0;
-}
-
-static int parse_one(struct launch *l, uint8_t tag, char *value)
-{
-	switch (tag) {
-	case PROTO_SET_ARGV:
-		l->argv = true;
-		if (*value) {
-			free(value);
-			return -EINVAL;
-		}
-		free(value);
-		return 0;
-	case PROTO_SET_USER:
-		free(l->user);
-		l->user = value;
-		return 0;
-	case PROTO_SET_CWD:
-		free(l->cwd);
-		l->cwd = value;
-		return 0;
-	case PROTO_SET_ENV:
-		if (!*value || *value == '=') {
-			free(value);
-			return -EINVAL;
-		}
-		return add_setting(&l->env, &l->n_env, value);
-	case PROTO_SET_SHELL:
-		return add_setting(&l->shell, &l->n_shell, value);
-	default:
-		free(value);
-		return -EINVAL;
-	}
-}
-
-int launch_parse(struct wire_in *in, struct launch *l)
-{
-	int ret = 0;
-
-	while (!ret && in->p < in->end && !in->bad) {
-		uint8_t tag = wire_get_u8(in);
-		char *value = wire_get_str(in, PROTO_CONFIG_MAX);
-
-		ret = value ? parse_one(l, tag, value) : -EINVAL;
-	}
-	return ret;
-}
 
 /* Where KEY=... stands in the environment, or where it would be added. */
 static size_t env_at(const struct words *env, const char *key, size_t len)
@@ -167,9 +94,24 @@ static int env_set_to(struct words *env, const char *key, const char *value)
 	return env_set(env, text);
 }
 
-static int make_env(const struct launch_config *config, const struct launch *l,
+/* The lines of the setting: "KEY=VALUE" or "KEY". */
+static int env_set_lines(struct words *env, const char *text)
+{
+	bool failed = false;
+	int ret = 0;
+	char *line;
+
+	while (!ret && (line = settings_line(&text, &failed))) {
+		ret = *line ? env_set(env, line) : 0;
+		free(line);
+	}
+	return failed ? -ENOMEM : ret;
+}
+
+static int make_env(const struct launch_config *config, const struct settings *set,
 	const struct user *user, struct words *env)
 {
+	unsigned columns, rows;
 	int ret = 0;
 
 	for (char **e = config->envp; *e && !ret; e++)
@@ -181,10 +123,15 @@ static int make_env(const struct launch_config *config, const struct launch *l,
 		ret = env_set_to(env, "USER", user->name);
 	if (!ret && user->name[0])
 		ret = env_set_to(env, "LOGNAME", user->name);
+	for (char **e = config->more_env; e && *e && !ret; e++)
+		ret = env_set(env, *e);
 	if (!ret && env_at(env, "PATH", 4) == env->n)
 		ret = env_set_to(env, "PATH", DEFAULT_PATH);
-	for (size_t i = 0; i < l->n_env && !ret; i++)
-		ret = env_set(env, l->env[i]);
+	if (!ret && set->text[PROTO_SET_ENV])
+		ret = env_set_lines(env, set->text[PROTO_SET_ENV]);
+	if (!ret && settings_tty(set, &columns, &rows) == SETTINGS_TTY_TERMINAL &&
+		env_at(env, "TERM", 4) == env->n)
+		ret = env_set_to(env, "TERM", "xterm");
 	return ret;
 }
 
@@ -224,25 +171,28 @@ static int interpreter_argv(const char *text, struct words *argv)
 /* The shell with the text as an argument, or, where that is too long, with the file: the option
  * that would take the text as an argument goes. */
 static int shell_argv(
-	const struct launch *l, const char *text, size_t n, struct words *argv, bool *script)
+	const char *shell, const char *text, size_t n, struct words *argv, bool *script)
 {
-	char *const usual[] = {(char[]){"sh"}, (char[]){"-c"}};
-	char *const *shell = l->n_shell ? l->shell : usual;
-	size_t n_shell = l->n_shell ? l->n_shell : 2;
+	bool failed = false;
 	int ret = 0;
+	char *arg;
 
 	*script = n > INLINE_MAX || memchr(text, 0, n);
-	for (size_t i = 0; i < n_shell && !ret; i++) {
-		size_t len = strlen(shell[i]);
+	while (!ret && (arg = settings_line(&shell, &failed))) {
+		size_t len = strlen(arg);
+		bool last = !*shell, dash_c = len >= 2 && arg[0] == '-' && arg[len - 1] == 'c';
 
-		if (!*script || i + 1 < n_shell || len < 2 || shell[i][0] != '-' ||
-			shell[i][len - 1] != 'c')
-			ret = words_add(argv, strdup(shell[i]));
-		else if (len > 2)
-			ret = words_add(argv, strndup(shell[i], len - 1));
+		if (*script && last && dash_c) {
+			arg[len - 1] = 0;
+			if (len == 2) {
+				free(arg);
+				break;
+			}
+		}
+		ret = words_add(argv, arg);
 	}
-	if (ret)
-		return ret;
+	if (ret || failed)
+		return ret ? ret : -ENOMEM;
 	return words_add(argv, strdup(*script ? SCRIPT_PATH : text));
 }
 
@@ -265,22 +215,22 @@ static char *read_text(int fd, size_t want, size_t *len)
 	return text;
 }
 
-static int make_argv(const struct launch *l, int text_fd, uint64_t size, struct words *argv,
-	bool *script, struct err *err)
+static int make_argv(const char *shell, bool is_argv, int text_fd, uint64_t size,
+	struct words *argv, bool *script, struct err *err)
 {
-	size_t want = l->argv ? ARGV_MAX : INLINE_MAX + 1, n = 0;
+	size_t want = is_argv ? ARGV_MAX : INLINE_MAX + 1, n = 0;
 	cleanup_free char *text = NULL;
 	int ret;
 
 	*script = false;
-	if (l->argv && size > ARGV_MAX)
+	if (is_argv && size > ARGV_MAX)
 		return err_set(err, E2BIG, "the arguments are too long");
 	text = read_text(text_fd, size < want ? (size_t)size : want, &n);
 	/* Room before argv[0]: see run.h. */
 	ret = text ? words_add(argv, strdup("")) : -ENOMEM;
 	if (ret)
 		return err_set(err, ENOMEM, "no memory for the command");
-	if (l->argv) {
+	if (is_argv) {
 		ret = split_argv(text, n, argv);
 	} else if (n >= 2 && text[0] == '#' && text[1] == '!') {
 		*script = true;
@@ -288,7 +238,7 @@ static int make_argv(const struct launch *l, int text_fd, uint64_t size, struct 
 		if (ret == -ENOEXEC)
 			return err_set(err, ENOEXEC, "no interpreter after #!");
 	} else {
-		ret = shell_argv(l, text, n, argv, script);
+		ret = shell_argv(shell ? shell : "sh\n-c", text, n, argv, script);
 	}
 	return ret ? err_set(err, -ret, "the command: %s", strerror(-ret)) : 0;
 }
@@ -309,20 +259,95 @@ static int open_nothing(void)
 	return p[0];
 }
 
-static int start(struct run_spec *spec, int dir_fd, struct job *j, struct err *err)
-{
-	cleanup_close int out = -1, errs = -1, in = open_nothing();
-	int error = 0, report = -1, own = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0);
-	pid_t pid;
+/* What a command's standard streams are made of; -1: none. */
+struct streams {
+	int in, out, err; /* the command's */
+	int live;	  /* our end of a live input */
+	int file;	  /* what was written before the start */
+	bool terminal;
+};
 
-	if (in < 0 || own < 0)
+#define STREAMS_NONE ((struct streams){-1, -1, -1, -1, -1, false})
+
+static void streams_close(struct streams *s)
+{
+	int fds[] = {s->in, s->out, s->err, s->live, s->file};
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+#define auto_streams __attribute__((cleanup(streams_close)))
+
+static int open_terminal(const struct user *user, unsigned columns, unsigned rows, int dir_fd,
+	struct job *j, struct streams *s, struct err *err)
+{
+	cleanup_close int own = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0);
+	int error = terminal_open(user, columns, rows, &s->live, &s->in, err);
+
+	if (error < 0)
+		return error;
+	s->terminal = true;
+	s->out = fcntl(s->in, F_DUPFD_CLOEXEC, 0);
+	s->err = fcntl(s->in, F_DUPFD_CLOEXEC, 0);
+	if (own < 0 || s->out < 0 || s->err < 0)
 		return err_set(err, EMFILE, "no descriptors for the command");
-	j->output = output_new(own, &out, &errs, &error);
+	j->output = output_new_terminal(steal_fd(&own), s->live, &error);
+	if (!j->output)
+		return err_set(err, -error, "the terminal's output: %s", strerror(-error));
+	return 0;
+}
+
+static int open_pipes(bool live, int dir_fd, struct job *j, struct streams *s, struct err *err)
+{
+	int error = 0, own = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0), p[2];
+
+	if (own < 0)
+		return err_set(err, EMFILE, "no descriptors for the command");
+	j->output = output_new(own, &s->out, &s->err, &error);
 	if (!j->output)
 		return err_set(err, -error, "no pipe for the output: %s", strerror(-error));
-	spec->in = in;
-	spec->out = out;
-	spec->err = errs;
+	if (live) {
+		if (pipe2(p, O_CLOEXEC) < 0)
+			return err_set(err, errno, "no pipe for the input: %s", strerror(errno));
+		s->in = p[0];
+		s->live = p[1];
+		/* 0666: programs open /dev/stdin anew. */
+		if (fcntl(s->live, F_SETFL, O_NONBLOCK) < 0 || fchmod(s->in, 0666) < 0)
+			return err_set(err, errno, "the input: %s", strerror(errno));
+		return 0;
+	}
+	s->in = s->file >= 0 ? steal_fd(&s->file) : open_nothing();
+	return s->in < 0 ? err_set(err, EMFILE, "no descriptors for the command") : 0;
+}
+
+static int start(
+	struct run_spec *spec, const struct user *user, int dir_fd, struct job *j, struct err *err)
+{
+	auto_streams struct streams s = STREAMS_NONE;
+	unsigned columns = 0, rows = 0;
+	enum settings_tty tty = settings_tty(&j->set, &columns, &rows);
+	int report = -1, ret;
+	pid_t pid;
+
+	if (j->stdin_size)
+		s.file = state_open(dir_fd, "stdin", O_RDONLY, 0);
+	ret = tty == SETTINGS_TTY_TERMINAL
+		      ? open_terminal(user, columns, rows, dir_fd, j, &s, err)
+		      : open_pipes(tty == SETTINGS_TTY_PIPE, dir_fd, j, &s, err);
+	if (ret < 0)
+		return ret;
+	spec->in = s.in;
+	spec->out = s.out;
+	spec->err = s.err;
+	spec->terminal = s.terminal;
+	if (s.live >= 0) {
+		j->input =
+			input_new(steal_fd(&s.live), steal_fd(&s.file), s.terminal, j->input_ended);
+		if (!j->input)
+			return err_set(err, ENOMEM, "no memory for the input");
+	}
 	pid = run_start(spec, &report);
 	if (pid < 0)
 		return err_set(err, -pid, "fork: %s", strerror(-pid));
@@ -331,10 +356,11 @@ static int start(struct run_spec *spec, int dir_fd, struct job *j, struct err *e
 	return 0;
 }
 
-int launch_job(const struct launch_config *config, const struct launch *l, int dir_fd,
-	struct job *j, struct err *err)
+int launch_job(const struct launch_config *config, bool is_argv, int dir_fd, struct job *j,
+	struct err *err)
 {
-	cleanup_close int text_fd = openat(dir_fd, "command", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	cleanup_close int text_fd = state_open(dir_fd, "command", O_RDONLY, 0);
+	const char *cwd = j->set.text[PROTO_SET_CWD];
 	auto_words struct words argv = {0};
 	auto_words struct words env = {0};
 	const char *path;
@@ -345,29 +371,28 @@ int launch_job(const struct launch_config *config, const struct launch *l, int d
 
 	if (text_fd < 0)
 		return err_set(err, errno, "the command's text is gone: %s", strerror(errno));
-	ret = user_find(config->root_fd, l->user ? l->user : config->user_spec, &user, err);
+	ret = settings_user(&j->set, config, &user, err);
 	if (ret < 0)
-		return ret == -ENOENT ? -EINVAL : ret; /* no such user is not "no such command" */
-	if (geteuid() != 0 && user.uid != geteuid())
-		return err_set(err, EPERM, "the agent is not root: it cannot run as %u", user.uid);
-	ret = make_argv(l, text_fd, j->command_size, &argv, &script, err);
+		return ret;
+	ret = make_argv(j->set.text[PROTO_SET_SHELL], is_argv, text_fd, j->command_size, &argv,
+		&script, err);
 	if (ret < 0)
 		return ret;
 	if (argv.n < 2)
 		return err_set(err, ENOENT, "no command was given");
-	if (make_env(config, l, &user, &env) < 0)
+	if (make_env(config, &j->set, &user, &env) < 0)
 		return err_set(err, ENOMEM, "no memory for the environment");
 	at = env_at(&env, "PATH", 4);
 	path = at < env.n ? env.list[at] + 5 : DEFAULT_PATH;
 	struct run_spec spec = {.argv = argv.list + 1,
 		.envp = env.list,
 		.path = path,
-		.cwd = l->cwd ? l->cwd : config->workspace,
+		.cwd = cwd ? cwd : config->workspace,
 		.user = geteuid() == 0 ? &user : NULL,
 		.files = config->files,
 		.script = script ? text_fd : -1};
 
 	snprintf(j->program, sizeof(j->program), "%s", argv.list[1]);
 	snprintf(j->cwd, sizeof(j->cwd), "%s", spec.cwd);
-	return start(&spec, dir_fd, j, err);
+	return start(&spec, &user, dir_fd, j, err);
 }

@@ -10,22 +10,11 @@ struct launch_config {
 	const char *user_spec; /* the sandbox's user, as given */
 	struct rlimit files;   /* the container's own limit */
 	char **envp;	       /* the container's environment */
+	char **more_env;       /* a hook's own, which no setting shows; NULL: none */
 };
 
-/* What JOB_START set; owns its strings. */
-struct launch {
-	bool argv;
-	char *user, *cwd;
-	char **env, **shell;
-	size_t n_env, n_shell;
-};
-
-/* Reads the tags of JOB_START to the end. -EINVAL: an unknown one, or a bad value. */
-int launch_parse(struct wire_in *in, struct launch *l);
-void launch_fini(struct launch *l);
-
-/* Starts j's command: dir_fd is its directory (borrowed). On success j->supervisor, j->report.fd
- * and j->output are set. What cannot be started is -ENOENT (127) or another error (126), with
- * words. */
-int launch_job(const struct launch_config *config, const struct launch *l, int dir_fd,
-	struct job *j, struct err *err);
+/* Starts j's command: dir_fd is its directory (borrowed). argv: the text is NUL-separated
+ * arguments. On success j->supervisor, j->report.fd, j->output and perhaps j->input are set. What
+ * cannot be started is -ENOENT (127) or another error (126), with words. */
+int launch_job(
+	const struct launch_config *config, bool argv, int dir_fd, struct job *j, struct err *err);

@@ -8,6 +8,7 @@
 #include "agent/lock_wait.h"
 
 #include "agent/clock.h"
+#include "agent/idle.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -48,6 +49,7 @@ static void ended(struct post *p)
 
 	pthread_join(w->thread, NULL); /* it is returning; until now its name was good for WAKE */
 	n_waits--;
+	idle_touch();
 	for (at = &stopping; w->stopping && *at; at = &(*at)->next)
 		if (*at == w) {
 			*at = w->next;
@@ -72,6 +74,11 @@ static void *wait_for_it(void *arg)
 	w->error = ret < 0 ? errno : 0;
 	loop_post(&w->post); /* from here on it is the loop's */
 	return NULL;
+}
+
+unsigned lock_wait_count(void)
+{
+	return n_waits;
 }
 
 int lock_wait_start(struct lock_wait *w)

@@ -31,6 +31,7 @@ struct lock_wait {
 int lock_wait_init(void);
 /* -EBUSY: there are LOCK_WAITS_MAX; else what pthread_create says. */
 int lock_wait_start(struct lock_wait *w);
+unsigned lock_wait_count(void);
 void lock_wait_stop(struct lock_wait *w);
 /* Tells again those that have not stopped; ms until it is to be called again, or -1. */
 int lock_wait_tick(void);

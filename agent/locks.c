@@ -416,15 +416,6 @@ static void end_all(struct session *s, bool close_handles)
 
 	if (!locks)
 		return;
-	while ((l = table_pop(&locks->owners))) {
-		struct owner *o = link_of(l, struct owner, by_key);
-
-		if (close_handles && (lock_held(o->read_fd) || lock_held(o->write_fd)))
-			handle_close(s, o->fh);
-		owner_unlock(o);
-		o->known = false;
-		owner_put(o);
-	}
 	while ((l = table_pop(&locks->flocked))) {
 		auto_handle struct handle *h = handle_get(s, l->key);
 
@@ -433,6 +424,17 @@ static void end_all(struct session *s, bool close_handles)
 		if (h)
 			flock(h->fd, LOCK_UN);
 		free(l);
+	}
+	while ((l = table_pop(&locks->owners))) {
+		struct owner *o = link_of(l, struct owner, by_key);
+
+		/* A process writes through any of its descriptors what it has locked through
+		 * one; which of them are whose is not known here. */
+		if (close_handles && (lock_held(o->read_fd) || lock_held(o->write_fd)))
+			handles_close_file(s, o->dev, o->ino);
+		owner_unlock(o);
+		o->known = false;
+		owner_put(o);
 	}
 	table_fini(&locks->owners);
 	table_fini(&locks->by_fh);

@@ -3,6 +3,8 @@
  * else is the main thread's. */
 #include "agent/loop.h"
 
+#include "agent/creds.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -34,6 +36,7 @@ static void run_posts(struct source *src, uint32_t events)
 	pthread_mutex_unlock(&lock);
 	for (; p; p = next) {
 		next = p->next;
+		creds_own(); /* not those of the request before */
 		p->fn(p);
 	}
 }

@@ -10,7 +10,7 @@
 static int usage(void)
 {
 	fputs("usage: agent init [--state DIR] [--root DIR] [--workspace PATH] [--user SPEC] "
-	      "[-- COMMAND...]\n"
+	      "[--groups LIST] [--setup 0|1] [--listen FD] [--caps HEX] [-- COMMAND...]\n"
 	      "       agent relay [--state DIR]\n"
 	      "       agent --version\n",
 		stderr);
@@ -19,13 +19,18 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-	struct init_options o = {
-		.state = STATE_DIR, .root = "/", .workspace = "/workspace", .user = "0"};
+	struct init_options o = {.state = STATE_DIR,
+		.root = "/",
+		.workspace = "/workspace",
+		.user = "0",
+		.groups = "",
+		.setup = "0"};
 	const struct {
 		const char *name;
 		const char **value;
 	} options[] = {{"--state", &o.state}, {"--root", &o.root}, {"--workspace", &o.workspace},
-		{"--user", &o.user}};
+		{"--user", &o.user}, {"--groups", &o.groups}, {"--setup", &o.setup},
+		{"--listen", &o.listen}, {"--caps", &o.caps}};
 	const size_t n_options = sizeof(options) / sizeof(options[0]);
 	int i = 2;
 

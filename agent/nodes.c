@@ -401,21 +401,32 @@ bool node_taken(struct session *s, uint64_t num)
 	return taken;
 }
 
+/* Lock held. */
+static void forget(struct session *s, uint64_t num)
+{
+	struct node *n = num < PROTO_NODE_FIRST ? NULL : node_by_num(s, num);
+
+	if (!n)
+		return;
+	table_del(&s->nodes, &n->by_num);
+	table_del(&s->names, &n->by_name);
+	table_trim(&s->nodes);
+	table_trim(&s->names);
+	n->known = false;
+	watch_forget(s, n);
+	node_release(s, n);
+}
+
 void node_forget(struct session *s, uint64_t num)
 {
-	struct node *n;
+	nodes_forget(s, num, 1);
+}
 
+void nodes_forget(struct session *s, uint64_t first, uint32_t n)
+{
 	pthread_mutex_lock(&s->lock);
-	n = num < PROTO_NODE_FIRST ? NULL : node_by_num(s, num);
-	if (n) {
-		table_del(&s->nodes, &n->by_num);
-		table_del(&s->names, &n->by_name);
-		table_trim(&s->nodes);
-		table_trim(&s->names);
-		n->known = false;
-		watch_forget(s, n);
-		node_release(s, n);
-	}
+	for (uint32_t i = 0; i < n; i++)
+		forget(s, first + i);
 	pthread_mutex_unlock(&s->lock);
 }
 

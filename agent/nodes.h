@@ -42,6 +42,8 @@ struct pin {
 #define PIN_NONE   ((struct pin){.fd = -1})
 #define auto_unpin __attribute__((cleanup(unpin)))
 
+#define NODE_ROOTS 2 /* nodes that a session always has */
+
 int nodes_init(struct session *s, int root_fd, const char *workspace);
 void nodes_fini(struct session *s);
 
@@ -67,6 +69,8 @@ int node_add(struct session *s, uint64_t num, const struct pin *parent, const ch
 void node_keep(struct session *s, uint64_t num, int fd);
 bool node_taken(struct session *s, uint64_t num);
 void node_forget(struct session *s, uint64_t num);
+/* n numbers in a row, known or not. */
+void nodes_forget(struct session *s, uint64_t first, uint32_t n);
 void node_release(struct session *s, struct node *n); /* drops a count; lock held */
 
 /* parent/name is now to/toname; both change places when swap. */

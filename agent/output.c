@@ -20,6 +20,7 @@
 #include "agent/output.h"
 
 #include "agent/clock.h"
+#include "agent/pipe.h"
 #include "agent/table.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -32,17 +33,17 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
 
 #define READ_MAX      65536
-#define WAIT_FIRST_NS 100000  /* for the event of a full page */
-#define WAIT_NEXT_NS  5000    /* in the middle of a long write */
-#define SPIN_NS	      30000   /* a wake-up costs more than looking for so long */
-#define SILENT_NS     3000000 /* then a packet is taken without an event */
+#define WAIT_FIRST_NS 100000	   /* for the event of a full page */
+#define WAIT_NEXT_NS  5000	   /* in the middle of a long write */
+#define SPIN_NS	      30000	   /* a wake-up costs more than looking for so long */
+#define SILENT_NS     3000000	   /* then a packet is taken without an event */
+#define TERMINAL_MAX  (256u << 10) /* what can lie in a terminal, at most */
 #define BATCH	      16
 #define ROUNDS	      64 /* of taking, before orders and other jobs have their turn */
 #define STACK_SIZE    (256u << 10)
+#define GROWTH	      (4u << 20)
 
 struct pipe_end {
 	struct link by_wd; /* protected by lock */
@@ -52,15 +53,18 @@ struct pipe_end {
 	bool early;	  /* a packet was taken without its event, which may still come */
 	bool used;	  /* something has come */
 	bool hung_up;	  /* nobody can write any more */
+	bool terminal;	  /* a terminal's master: no packets, no count of what waits */
 	size_t seen;	  /* bytes in it at the round's start */
 	int64_t since_ns; /* since when they lie there; 0: nothing did */
 };
 
 struct output {
-	unsigned refs; /* protected by lock, as the next three */
+	unsigned refs; /* protected by lock, as the next four */
 	struct output *next_order;
-	bool ordered, stop;
+	bool ordered, stop, over;
+	uint64_t keep;	      /* protected by lock: a new limit; 0: none */
 	struct post *drained; /* protected by lock: to be posted when all is stored */
+	_Atomic bool watched; /* somebody waits for more */
 
 	struct output *next_active; /* the thread's, as all that follows */
 	bool active;
@@ -72,18 +76,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct output *orders; /* protected by lock */
 static struct table by_wd;    /* protected by lock */
 static _Atomic bool has_orders;
+static _Atomic(struct post *) growth; /* to be posted when so much more was printed */
+static _Atomic(struct post *) more;   /* the same for anything of a watched one */
 static int wake_fd = -1, epoll_fd = -1, inotify_fd = -1; /* constant after output_init(), */
 static size_t page;					 /* as this */
 static struct output *active; /* the thread's: those with something in a pipe, perhaps */
-
-static size_t waiting(const struct pipe_end *e)
-{
-	int n = 0;
-
-	if (e->fd < 0 || ioctl(e->fd, FIONREAD, &n) < 0)
-		return 0;
-	return (size_t)n;
-}
 
 static void end_close(struct pipe_end *e)
 {
@@ -95,26 +92,49 @@ static void end_close(struct pipe_end *e)
 		pthread_mutex_unlock(&lock);
 		inotify_rm_watch(inotify_fd, e->wd);
 	}
-	close(e->fd); /* and so out of epoll */
+	epoll_ctl(epoll_fd, EPOLL_CTL_DEL, e->fd, NULL); /* a terminal has another descriptor */
+	close(e->fd);
 	e->fd = -1;
 }
 
-/* One packet, or with plain pipes what is there, into the store. False: nothing was there. */
-static bool take(struct pipe_end *e)
+static void post_once(_Atomic(struct post *) *to)
+{
+	struct post *p = atomic_exchange(to, NULL);
+
+	if (p)
+		loop_post(p);
+}
+
+static void tell_growth(struct output *o, size_t n)
+{
+	static size_t grown; /* the thread's */
+
+	if (atomic_load(&o->watched) && atomic_exchange(&o->watched, false))
+		post_once(&more);
+	grown += n;
+	if (grown < GROWTH)
+		return;
+	grown = 0;
+	post_once(&growth);
+}
+
+/* One packet, or with plain pipes what is there, into the store: how many bytes. */
+static size_t take(struct pipe_end *e)
 {
 	static uint8_t data[READ_MAX]; /* the thread's */
 	ssize_t n;
 
 	if (e->fd < 0)
-		return false;
+		return 0;
 	n = read(e->fd, data, sizeof(data));
 	if (n > 0) {
 		e->used = true;
 		store_append(&e->o->store, e->stream, data, (size_t)n);
+		tell_growth(e->o, (size_t)n);
 	} else if (n == 0 || errno != EAGAIN) {
 		end_close(e);
 	}
-	return n > 0;
+	return n > 0 ? (size_t)n : 0;
 }
 
 static struct pipe_end *end_of(int wd)
@@ -127,8 +147,8 @@ static struct pipe_end *end_of(int wd)
 	return l ? link_of(l, struct pipe_end, by_wd) : NULL;
 }
 
-/* Takes the packets whose events have come, in their order. False: there was no event. */
-static bool take_told(void)
+/* Takes the packets whose events have come, in their order; how many bytes of events there were. */
+static size_t take_told(void)
 {
 	_Alignas(8) uint8_t raw[4096];
 	ssize_t n = inotify_fd < 0 ? -1 : read(inotify_fd, raw, sizeof(raw));
@@ -140,11 +160,25 @@ static bool take_told(void)
 		at += (ssize_t)(sizeof(*ev) + ev->len);
 		if (!e)
 			continue;
-		if (waiting(e))
+		if (pipe_waiting(e->fd))
 			take(e);
 		e->early = false;
 	}
-	return n > 0;
+	return n > 0 ? (size_t)n : 0;
+}
+
+/* The same for all events that are there now, and no more: busy writers make new ones as fast.
+ * An order ends it unless it is what it is done for. */
+static bool take_all_told(bool ordered)
+{
+	size_t left = pipe_waiting(inotify_fd), n;
+	bool took = false;
+
+	while (left && (ordered || !atomic_load(&has_orders)) && (n = take_told())) {
+		left -= n < left ? n : left;
+		took = true;
+	}
+	return took;
 }
 
 static bool told_within(int64_t ns)
@@ -171,12 +205,12 @@ static bool take_untold(struct pipe_end *e, const struct pipe_end *other)
 	}
 	e->early = true;
 	e->since_ns = 0;
-	return take(e);
+	return take(e) > 0;
 }
 
 static void look(struct pipe_end *e)
 {
-	e->seen = waiting(e);
+	e->seen = pipe_waiting(e->fd);
 	if (!e->seen)
 		e->since_ns = 0;
 	else if (!e->since_ns)
@@ -188,16 +222,15 @@ static void look(struct pipe_end *e)
  * belongs to a write that is not over, and so is the latest of its process. */
 static bool pump(void)
 {
-	bool took = false;
+	bool took;
 	struct output *o;
 
 	for (o = active; o; o = o->next_active)
 		for (int i = 0; i < 2; i++)
 			look(&o->end[i]);
-	while (take_told())
-		took = true;
-	if (took)
-		return true;
+	took = take_all_told(false);
+	if (took || atomic_load(&has_orders))
+		return took;
 	for (o = active; o; o = o->next_active)
 		for (int i = 0; i < 2; i++)
 			if (take_untold(&o->end[i], &o->end[!i]))
@@ -215,8 +248,8 @@ static bool spin(void)
 		if (take_told())
 			return true;
 		for (o = active; o; o = o->next_active)
-			if (waiting(&o->end[0]) != o->end[0].seen ||
-				waiting(&o->end[1]) != o->end[1].seen)
+			if (pipe_waiting(o->end[0].fd) != o->end[0].seen ||
+				pipe_waiting(o->end[1].fd) != o->end[1].seen)
 				return true;
 	} while (clock_ns() < until);
 	return false;
@@ -247,10 +280,15 @@ static void settle(void)
 	struct output **at = &active, *o;
 
 	while ((o = *at)) {
-		for (int i = 0; i < 2; i++)
-			if (o->end[i].hung_up && !waiting(&o->end[i]))
-				end_close(&o->end[i]);
-		if (waiting(&o->end[0]) || waiting(&o->end[1])) {
+		for (int i = 0; i < 2; i++) {
+			struct pipe_end *e = &o->end[i];
+
+			while (e->hung_up && e->terminal && take(e))
+				;
+			if (e->hung_up && !pipe_waiting(e->fd))
+				end_close(e);
+		}
+		if (pipe_waiting(o->end[0].fd) || pipe_waiting(o->end[1].fd)) {
 			at = &o->next_active;
 			continue;
 		}
@@ -258,6 +296,9 @@ static void settle(void)
 		o->active = false;
 		if (is_over(o)) {
 			store_close(&o->store);
+			pthread_mutex_lock(&lock);
+			o->over = true;
+			pthread_mutex_unlock(&lock);
 			unref(o);
 		}
 	}
@@ -275,16 +316,13 @@ static void activate(struct output *o)
 /* Stores what is in the pipes now, and no more: somebody may be printing without end. */
 static void drain(struct output *o)
 {
-	while (take_told())
-		;
+	take_all_told(true);
 	for (int i = 0; i < 2; i++) {
-		size_t n = waiting(&o->end[i]);
+		size_t left = o->end[i].terminal ? TERMINAL_MAX : pipe_waiting(o->end[i].fd), got;
 
-		for (size_t before; n; n = n > before ? n - before : 0) {
-			before = n < READ_MAX ? n : READ_MAX;
-			if (!take(&o->end[i]))
-				break;
-		}
+		/* A packet a read, however small: who has made the pipe larger has many in it. */
+		while (left && (got = take(&o->end[i])))
+			left -= got < left ? got : left;
 	}
 }
 
@@ -292,8 +330,8 @@ static void obey(void)
 {
 	struct output *o, *next;
 	struct post *drained;
-	uint64_t n;
-	bool stop;
+	uint64_t n, keep;
+	bool stop, over;
 
 	if (read(wake_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
 		return;
@@ -305,13 +343,18 @@ static void obey(void)
 		next = o->next_order;
 		drained = steal_ptr(&o->drained);
 		stop = o->stop;
+		over = o->over;
+		keep = o->keep;
+		o->keep = 0;
 		o->ordered = false;
 		pthread_mutex_unlock(&lock);
+		if (keep)
+			store_limit(&o->store, keep);
 		if (drained) {
 			drain(o);
 			loop_post(drained);
 		}
-		if (stop && !is_over(o)) {
+		if (stop && !over) { /* also one that never had an end */
 			end_close(&o->end[0]);
 			end_close(&o->end[1]);
 			activate(o); /* settle() does the rest */
@@ -349,9 +392,9 @@ static void *output_thread(void *arg)
 	return NULL;
 }
 
-static int watch_fd(int fd)
+static int watch_fd(int fd, uint32_t events, struct pipe_end *e)
 {
-	struct epoll_event ev = {.events = EPOLLIN};
+	struct epoll_event ev = {.events = events, .data.ptr = e};
 
 	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
@@ -370,9 +413,9 @@ int output_init(void)
 		return -errno;
 	if (inotify_fd < 0)
 		log_warn("no inotify: the order between stdout and stderr is not exact");
-	ret = watch_fd(wake_fd);
+	ret = watch_fd(wake_fd, EPOLLIN, NULL);
 	if (!ret && inotify_fd >= 0)
-		ret = watch_fd(inotify_fd);
+		ret = watch_fd(inotify_fd, EPOLLIN, NULL);
 	if (ret)
 		return ret;
 	pthread_attr_init(&attr);
@@ -388,27 +431,17 @@ static int open_fifo(struct pipe_end *e, int dir_fd)
 {
 	cleanup_close int in = -1, out = -1;
 	char path[48];
-	int ret = 0;
+	int ret;
 
 	if (inotify_fd < 0)
 		return -EOPNOTSUPP;
-	unlinkat(dir_fd, "fifo", 0);
-	/* 0666: programs open /dev/stdout anew; only those who have it can. */
-	if (mkfifoat(dir_fd, "fifo", 0666) < 0)
-		return -errno;
-	in = openat(dir_fd, "fifo", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	out = in < 0 ? -1 : openat(dir_fd, "fifo", O_WRONLY | O_CLOEXEC);
+	out = pipe_fifo(dir_fd, page, &in);
+	if (out < 0)
+		return out;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", in);
-	if (out < 0 || fcntl(out, F_SETFL, O_DIRECT) < 0 || fcntl(in, F_SETPIPE_SZ, page) < 0)
-		ret = -errno;
-	if (!ret) {
-		e->wd = inotify_add_watch(inotify_fd, path, IN_MODIFY);
-		if (e->wd < 0)
-			ret = -errno;
-	}
-	unlinkat(dir_fd, "fifo", 0);
-	if (ret)
-		return ret;
+	e->wd = inotify_add_watch(inotify_fd, path, IN_MODIFY);
+	if (e->wd < 0)
+		return -errno;
 	pthread_mutex_lock(&lock);
 	ret = table_add(&by_wd, &e->by_wd, (uint64_t)e->wd);
 	pthread_mutex_unlock(&lock);
@@ -421,38 +454,24 @@ static int open_fifo(struct pipe_end *e, int dir_fd)
 	return steal_fd(&out);
 }
 
-static int open_pipe(struct pipe_end *e)
-{
-	int fd[2];
-
-	if (pipe2(fd, O_CLOEXEC) < 0)
-		return -errno;
-	if (fcntl(fd[0], F_SETFL, O_NONBLOCK) < 0 || fchmod(fd[1], 0666) < 0)
-		log_warn("pipe: %s", strerror(errno));
-	e->fd = fd[0];
-	return fd[1];
-}
-
 static int open_end(struct output *o, unsigned stream)
 {
 	struct pipe_end *e = &o->end[stream];
-	struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.ptr = e};
 	cleanup_close int out = -1;
+	int ret;
 
 	out = open_fifo(e, o->store.dir_fd);
 	if (out < 0)
-		out = open_pipe(e);
+		out = pipe_plain(&e->fd);
 	if (out < 0)
 		return out;
-	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, e->fd, &ev) < 0)
-		return -errno;
-	return steal_fd(&out);
+	ret = watch_fd(e->fd, EPOLLIN | EPOLLET, e);
+	return ret < 0 ? ret : steal_fd(&out);
 }
 
-struct output *output_new(int dir_fd, int *out, int *err, int *error)
+static struct output *make(int dir_fd, int *error)
 {
 	struct output *o = calloc(1, sizeof(*o));
-	int fd[2] = {-1, -1};
 
 	if (!o) {
 		close(dir_fd);
@@ -463,6 +482,34 @@ struct output *output_new(int dir_fd, int *out, int *err, int *error)
 	o->refs = 2; /* the caller's and the thread's */
 	for (unsigned i = 0; i < 2; i++)
 		o->end[i] = (struct pipe_end){.o = o, .stream = i, .fd = -1, .wd = -1};
+	return o;
+}
+
+struct output *output_new_terminal(int dir_fd, int master, int *error)
+{
+	struct output *o = make(dir_fd, error);
+	struct pipe_end *e;
+
+	if (!o)
+		return NULL;
+	e = &o->end[PROTO_STREAM_STDOUT];
+	e->terminal = true;
+	e->fd = fcntl(master, F_DUPFD_CLOEXEC, 0);
+	*error = e->fd < 0 ? -errno : watch_fd(e->fd, EPOLLIN | EPOLLET, e);
+	if (*error) {
+		output_put(o, true);
+		return NULL;
+	}
+	return o;
+}
+
+struct output *output_new(int dir_fd, int *out, int *err, int *error)
+{
+	struct output *o = make(dir_fd, error);
+	int fd[2] = {-1, -1};
+
+	if (!o)
+		return NULL;
 	for (unsigned i = 0; i < 2; i++) {
 		fd[i] = open_end(o, i);
 		if (fd[i] < 0) {
@@ -510,6 +557,38 @@ void output_put(struct output *o, bool stop)
 		order(o);
 	}
 	unref(o);
+}
+
+void output_limit(struct output *o, uint64_t keep)
+{
+	pthread_mutex_lock(&lock);
+	o->keep = keep;
+	order(o);
+}
+
+bool output_is_over(struct output *o)
+{
+	bool over;
+
+	pthread_mutex_lock(&lock);
+	over = o->over;
+	pthread_mutex_unlock(&lock);
+	return over;
+}
+
+void output_on_growth(struct post *p)
+{
+	atomic_store(&growth, p);
+}
+
+void output_on_more(struct post *p)
+{
+	atomic_store(&more, p);
+}
+
+void output_watch(struct output *o)
+{
+	atomic_store(&o->watched, true);
 }
 
 void output_get(struct output *o, struct store_info *info)

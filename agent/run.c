@@ -16,12 +16,19 @@
 #include <grp.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define HIGH_FD 16 /* our descriptors are out of the way of 0..3 */
+#define HIGH_FD	 16 /* our descriptors are out of the way of 0..3 */
+#define OOM_MORE 300
+#define OOM_MOST 1000
+
+static char score[16]; /* constant after the first run_start() */
 
 static void send_report(int fd, const struct run_report *r)
 {
@@ -59,7 +66,10 @@ static int become(const struct user *u)
 {
 	if (!u)
 		return 0;
-	if (setgroups(u->n_groups, u->groups) < 0 && (u->uid != geteuid() || u->n_groups))
+	/* In a user namespace the right may be lacking: who stays the same does without, and who
+	 * has no other groups than the agent has. */
+	if (setgroups(u->n_groups, u->groups) < 0 && (u->uid != geteuid() || u->gid != getegid()) &&
+		(user_extra_group(u) >= 0 || getgroups(0, NULL) != 0))
 		return -1;
 	if (setresgid(u->gid, u->gid, u->gid) < 0)
 		return -1;
@@ -113,14 +123,45 @@ static int exec_path(const struct run_spec *spec)
 	return denied ? EACCES : ENOENT;
 }
 
+/* The kernel shall look for memory among the commands before it takes the agent, which may well be
+ * the largest of a thousand small processes. May be refused, and is no matter then. */
+static void offer_to_oom(void)
+{
+	cleanup_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, score, strlen(score)) < 0)
+		return;
+}
+
+/* What the commands' score is to be: more than our own. */
+static void oom_score(void)
+{
+	cleanup_close int fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
+	int own;
+
+	score[0] = 0;
+	if (fd < 0 || read(fd, score, sizeof(score) - 1) <= 0)
+		return;
+	own = atoi(score);
+	snprintf(score, sizeof(score), "%d", own + OOM_MORE < OOM_MOST ? own + OOM_MORE : OOM_MOST);
+}
+
 static void __attribute__((noreturn)) command(const struct run_spec *spec, int report)
 {
+	struct run_report r = {.kind = RUN_STARTED, .value = getpid()};
+
 	setsid();
 	reset_signals(false);
+	/* Said by the command and not by its supervisor, which it may kill as its first act; and
+	 * when a signal to it is no longer ignored. */
+	send_report(report, &r);
 	setrlimit(RLIMIT_NOFILE, &spec->files);
+	offer_to_oom();
 	if (dup2(spec->in, 0) < 0 || dup2(spec->out, 1) < 0 || dup2(spec->err, 2) < 0)
 		fail(report, errno, RUN_STAGE_FORK);
 	if (spec->script >= 0 && dup2(spec->script, RUN_SCRIPT_FD) < 0)
+		fail(report, errno, RUN_STAGE_FORK);
+	if (spec->terminal && ioctl(0, TIOCSCTTY, 0) < 0)
 		fail(report, errno, RUN_STAGE_FORK);
 	umask(022);
 	if (become(spec->user) < 0)
@@ -138,12 +179,26 @@ void run_usage(struct run_report *r, const struct rusage *ru)
 	r->peak_kib = (uint64_t)ru->ru_maxrss;
 }
 
+/* The next child that has ended, still to be reaped: if the supervisor is killed before it has
+ * told, the agent inherits it and learns the same. */
+static pid_t next_ended(int *status, struct rusage *ru)
+{
+	siginfo_t si = {0};
+
+	if (syscall(SYS_waitid, P_ALL, 0, &si, WEXITED | WNOWAIT, ru) < 0)
+		return -1;
+	*status = si.si_code == CLD_EXITED   ? (si.si_status & 0xff) << 8
+		  : si.si_code == CLD_DUMPED ? si.si_status | 0x80
+					     : si.si_status;
+	return si.si_pid;
+}
+
 static void __attribute__((noreturn)) supervise(const struct run_spec *spec, int report)
 {
-	struct run_report r = {.kind = RUN_STARTED};
+	struct run_report r;
 	struct rusage ru;
 	pid_t pid, got;
-	int status;
+	int status = 0;
 
 	setsid();
 	reset_signals(true);
@@ -153,21 +208,22 @@ static void __attribute__((noreturn)) supervise(const struct run_spec *spec, int
 		command(spec, report);
 	if (pid < 0)
 		fail(report, errno, RUN_STAGE_FORK);
-	r.value = pid;
-	send_report(report, &r);
 	sys_close_range(0, (unsigned)report - 1);
 	sys_close_range((unsigned)report + 1, UINT_MAX);
 	if (chdir("/") < 0)
 		_exit(1); /* it always can */
 	for (;;) {
-		got = wait4(-1, &status, 0, &ru);
+		got = next_ended(&status, &ru);
 		if (got == pid) {
 			r = (struct run_report){.kind = RUN_ENDED, .value = status};
 			run_usage(&r, &ru);
 			send_report(report, &r);
-		} else if (got < 0 && errno != EINTR) {
-			_exit(0);
+			pid = 0; /* its number may come again */
 		}
+		if (got > 0)
+			waitpid(got, NULL, 0);
+		else if (errno != EINTR)
+			_exit(0);
 	}
 }
 
@@ -196,6 +252,8 @@ pid_t run_start(const struct run_spec *given, int *report)
 	spec.out = out;
 	spec.err = err;
 	spec.script = script;
+	if (!score[0])
+		oom_score();
 	pid = fork();
 	if (pid < 0)
 		return -errno;

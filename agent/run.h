@@ -19,6 +19,7 @@ struct run_spec {
 	const struct user *user; /* whom to become; NULL: nobody else */
 	struct rlimit files;	 /* RLIMIT_NOFILE for the command */
 	int in, out, err;	 /* its standard streams */
+	bool terminal;		 /* in is one, and to be its own */
 	int script;		 /* becomes RUN_SCRIPT_FD; -1: none */
 };
 

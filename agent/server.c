@@ -8,12 +8,17 @@
 #include "agent/conn.h"
 #include "agent/creds.h"
 #include "agent/files.h"
+#include "agent/idle.h"
 #include "agent/io.h"
-#include "agent/job.h"
 #include "agent/jobs.h"
 #include "agent/locks.h"
 #include "agent/object.h"
+#include "agent/ports.h"
+#include "agent/ps.h"
 #include "agent/range.h"
+#include "agent/roster.h"
+#include "agent/setup.h"
+#include "agent/stats.h"
 #include "agent/workers.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -77,10 +82,28 @@ static const struct op ops[OPS] = {
 	[PROTO_JOB_WRITE] = {.run = jobs_write, .own = true},
 	[PROTO_JOB_START] = {.run = jobs_start, .own = true},
 	[PROTO_JOB_WAIT] = {.run = jobs_wait, .own = true},
+	[PROTO_JOB_MORE] = {.run = jobs_more, .own = true},
 	[PROTO_JOB_INFO] = {.run = jobs_info, .own = true},
 	[PROTO_JOB_READ] = {.run = jobs_read, .own = true},
 	[PROTO_JOB_KILL] = {.run = jobs_kill, .own = true},
 	[PROTO_JOB_DROP] = {.run = jobs_drop, .own = true},
+	[PROTO_JOB_MAKE] = {.run = jobs_make, .own = true},
+	[PROTO_JOB_FIND] = {.run = jobs_find, .own = true},
+	[PROTO_JOB_LIST] = {.run = jobs_list, .own = true},
+	[PROTO_JOB_GET] = {.run = jobs_get, .own = true},
+	[PROTO_JOB_SET] = {.run = jobs_set, .own = true},
+	[PROTO_JOB_STDIN] = {.run = jobs_stdin, .own = true},
+	[PROTO_PS] = {.run = ps_answer, .own = true, .slow = true},
+	[PROTO_STATS] = {.run = stats_answer, .own = true},
+
+	[PROTO_PORT_OPEN] = {.run = ports_open, .own = true},
+	[PROTO_PORT_READ] = {.run = ports_read, .own = true},
+	[PROTO_PORT_WRITE] = {.run = ports_write, .own = true},
+	[PROTO_PORT_SHUT] = {.run = ports_shut, .own = true},
+	[PROTO_PORT_CLOSE] = {.run = ports_close, .own = true, .one_way = true},
+
+	[PROTO_SETUP] = {.run = setup_ask, .own = true},
+	[PROTO_IDLE] = {.run = idle_ask, .own = true},
 };
 
 static struct source listener;
@@ -99,9 +122,20 @@ static int cancel(struct request *r)
 	if (wire_end(&r->in) && id) {
 		jobs_cancel(r->conn, id);
 		locks_cancel(r->conn, id);
+		setup_cancel(r->conn, id);
+		idle_cancel(r->conn, id);
 		changes_cancel(r->session, r->conn, id);
 	}
 	return 0;
+}
+
+/* A session has one connection. What the daemon asks for on a new one must not be overtaken by what
+ * it had sent on another before that was lost. */
+static void close_older(const struct conn *c)
+{
+	for (size_t i = 0; i < CONNS_MAX; i++)
+		if (conns[i] && conns[i] != c && conns[i]->session == c->session)
+			conn_close(conns[i]);
 }
 
 static int hello(struct request *r)
@@ -126,7 +160,9 @@ static int hello(struct request *r)
 	c->session = session_attach(name, &h.resumed);
 	if (!c->session)
 		return -ENOMEM;
+	session_use(c->session, c);
 	c->greeted = true;
+	close_older(c);
 	h.agent = agent;
 	h.workspace = strdup(config->workspace);
 	h.trouble = strdup(config->trouble);
@@ -253,6 +289,7 @@ static bool take(struct conn *c, struct request *now, struct request **r, const 
 		log_warn("a request without an id");
 		return false;
 	}
+	idle_request(h->type);
 	now->cost = slow ? cost_of(now) : 0;
 	if (!conn_count(c, now->cost)) {
 		log_warn("more than %u requests in flight", PROTO_INFLIGHT);
@@ -286,13 +323,21 @@ bool server_frame(
 	return ok;
 }
 
+void server_drained(struct conn *c)
+{
+	ports_drained(c);
+}
+
 void server_gone(struct conn *c)
 {
 	for (size_t i = 0; i < CONNS_MAX; i++)
 		if (conns[i] == c)
 			conns[i] = NULL;
-	job_unpark(c, 0);
+	roster_unpark(c, 0);
+	setup_cancel(c, 0);
+	idle_cancel(c, 0);
 	locks_gone(c);
+	ports_gone(c);
 	if (c->session) {
 		changes_cancel(c->session, c, 0);
 		session_detach(c->session);

@@ -76,10 +76,28 @@ struct session *session_attach(const uint8_t *name, bool *resumed)
 		all = s;
 	}
 	s->conns++;
+	s->life++;
 	s->refs++;
 out:
 	pthread_mutex_unlock(&lock);
 	return s;
+}
+
+void session_use(struct session *s, const struct conn *c)
+{
+	pthread_mutex_lock(&s->lock);
+	s->newest_conn = c;
+	pthread_mutex_unlock(&s->lock);
+}
+
+bool session_is_left(struct session *s, const struct conn *c)
+{
+	bool left;
+
+	pthread_mutex_lock(&s->lock);
+	left = s->newest_conn != c;
+	pthread_mutex_unlock(&s->lock);
+	return left;
 }
 
 void session_get(struct session *s)
@@ -178,16 +196,16 @@ void session_detach(struct session *s)
 	sessions_expire();
 }
 
-bool session_attached(const uint8_t *name)
+unsigned session_life(const uint8_t *name)
 {
 	struct session *s;
-	bool attached;
+	unsigned life;
 
 	pthread_mutex_lock(&lock);
 	s = find(name);
-	attached = s && s->conns;
+	life = s && s->conns ? s->life : 0;
 	pthread_mutex_unlock(&lock);
-	return attached;
+	return life;
 }
 
 int sessions_expire(void)

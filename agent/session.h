@@ -10,13 +10,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct conn;
 struct locks;
 struct node;
 
 struct session {
-	struct session *next; /* protected by the sessions' lock, as the next four */
+	struct session *next; /* protected by the sessions' lock, as the next five */
 	uint8_t name[PROTO_SESSION];
 	unsigned conns;
+	unsigned life; /* connections so far */
 	unsigned refs; /* connections, requests under way, and the list */
 	int64_t detached_ms;
 	struct locks *locks; /* of locks.c; NULL: there are none; the loop's */
@@ -33,7 +35,8 @@ struct session {
 	struct changes changes;
 	uint64_t *closed; /* nodes of files that others closed after writing, until a barrier */
 	unsigned n_closed;
-	bool closed_all; /* too many of them */
+	bool closed_all;		/* too many of them */
+	const struct conn *newest_conn; /* compared, never followed */
 };
 
 /* Before the first session. max_fds: node descriptors that a session may keep. */
@@ -42,6 +45,9 @@ void sessions_init(int root_fd, const char *workspace, unsigned max_fds);
 /* The session of that name, counted for a new connection; made if there is none. NULL: memory. */
 struct session *session_attach(const uint8_t *name, bool *resumed);
 void session_detach(struct session *s); /* its connection has gone */
+/* c has greeted; and whether another has since: nobody waits for answers on c any more. */
+void session_use(struct session *s, const struct conn *c);
+bool session_is_left(struct session *s, const struct conn *c);
 void session_get(struct session *s);
 void session_put(struct session *s);
 /* False: it is going. */
@@ -49,8 +55,8 @@ bool session_try_get(struct session *s);
 /* Calls fn for each, without a lock. */
 void sessions_each(void (*fn)(struct session *s, void *arg), void *arg);
 
-/* Is anyone connected with it? */
-bool session_attached(const uint8_t *name);
+/* How many connections it has had, the one that it has included; 0: it has none now. */
+unsigned session_life(const uint8_t *name);
 
 /* Drops what has been without a connection for too long; ms until the next is due, or -1. */
 int sessions_expire(void);

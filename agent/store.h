@@ -16,13 +16,17 @@ struct store_info {
 struct store {
 	int dir_fd; /* the job's directory; owned */
 	int fd[PROTO_STREAMS];
-	uint64_t punched[PROTO_STREAMS]; /* the hole's end on disk */
+	uint64_t keep; /* bytes of a stream, half of it head, half tail */
+	uint64_t punched_from[PROTO_STREAMS], punched[PROTO_STREAMS]; /* the hole on disk */
 	bool no_punch;
 	pthread_mutex_t lock;
 	struct store_info info; /* protected by lock; only the output thread writes */
 };
 
 extern const char *const store_names[PROTO_STREAMS];
+
+/* How much of a stream is kept, from now on; else 64 MiB. Before the first job. */
+void store_set_keep(uint64_t bytes);
 
 /* Takes dir_fd over. */
 void store_init(struct store *s, int dir_fd);
@@ -31,7 +35,10 @@ void store_close(struct store *s); /* no more will come: the files, not the numb
 
 /* n bytes of stream (stdout or stderr). Never fails: what cannot be kept becomes the hole. */
 void store_append(struct store *s, unsigned stream, const void *p, size_t n);
-/* The hole that a store of `size` bytes must have had, when nobody wrote it down. */
-void store_lost_hole(struct store_info *info, unsigned stream, uint64_t size);
+
+/* No stream keeps more than that many bytes from now on. The thread that appends. */
+void store_limit(struct store *s, uint64_t keep);
+/* The same for one that nobody appends to, in the job's directory. */
+void store_shrink(int dir_fd, struct store_info *info, uint64_t keep);
 
 void store_get(struct store *s, struct store_info *info);

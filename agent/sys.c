@@ -147,13 +147,41 @@ int sys_pidfd_signal(int pidfd, int sig)
 	return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
 }
 
+/* Those that /proc/self/fd lists; false: it cannot be read. Also in a forked child: system calls
+ * only. */
+static bool close_listed(unsigned from, unsigned to)
+{
+	int dir = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_Alignas(8) uint8_t batch[4096];
+	ssize_t n;
+
+	if (dir < 0)
+		return false;
+	/* The kernel counts by the number, so that closing one does not hide the next. */
+	while ((n = sys_getdents(dir, batch, sizeof(batch))) > 0)
+		for (ssize_t at = 0; at < n;) {
+			const struct sys_dirent *d = (const void *)(batch + at);
+			unsigned fd = 0;
+
+			at += d->reclen;
+			if (d->name[0] < '0' || d->name[0] > '9')
+				continue;
+			for (const char *c = d->name; *c; c++)
+				fd = fd * 10 + (unsigned)(*c - '0');
+			if (fd >= from && fd <= to && fd != (unsigned)dir)
+				close((int)fd);
+		}
+	close(dir);
+	return n == 0;
+}
+
 void sys_close_range(unsigned from, unsigned to)
 {
 	long last;
 
 	if (from > to)
 		return;
-	if (syscall(SYS_close_range, from, to, 0) == 0)
+	if (syscall(SYS_close_range, from, to, 0) == 0 || close_listed(from, to))
 		return;
 	last = sysconf(_SC_OPEN_MAX);
 	if (last < 0 || last > 65536)

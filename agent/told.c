@@ -122,6 +122,20 @@ void told_own_link(const struct pin *of)
 	pthread_mutex_unlock(&of->s->lock);
 }
 
+void told_own_move(const struct pin *dir, const char *name)
+{
+	struct session *s = dir->s;
+	struct node *n = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	while ((n = node_by_name(s, dir->node, name, n))) {
+		n->told = 0;
+		changes_add(s, PROTO_CHANGE_ATTR, n->num, NULL);
+	}
+	changes_add(s, PROTO_CHANGE_SIZE, dir->node->num, name);
+	pthread_mutex_unlock(&s->lock);
+}
+
 void told_hide(struct session *s, const struct node *dir, const char *name)
 {
 	struct node *n = NULL;

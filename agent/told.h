@@ -24,6 +24,9 @@ void told_own_begin(struct session *s, struct node *n, const struct sys_statx *s
 void told_own_end(struct session *s, struct node *n, const struct sys_statx *stx);
 /* The daemon has changed the names in a directory: its kernel knows that the attributes are old. */
 void told_own_names(const struct pin *dir);
+/* The daemon has moved what is dir/name now to a directory that is not watched, from one that is:
+ * what its kernel keeps of it must be asked for again. */
+void told_own_move(const struct pin *dir, const char *name);
 /* The daemon has given a file another name: the first must be looked up again too. */
 void told_own_link(const struct pin *of);
 /* Whether a file just opened has the bytes that the daemon's kernel may still have. */

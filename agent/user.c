@@ -21,6 +21,13 @@
 #define NO_ID	     UINT32_MAX
 #define NOT_A_NUMBER UINT64_MAX
 
+static const char *all_have = ""; /* set once, before there are threads */
+
+void user_init(const char *groups)
+{
+	all_have = groups;
+}
+
 /* The file's text, a new string; NULL if there is none. */
 static char *slurp(int root_fd, const char *path)
 {
@@ -142,6 +149,45 @@ static uint64_t read_groups(char *text, const char *wanted, struct user *user)
 	return found;
 }
 
+static void add_group(struct user *user, uint64_t gid)
+{
+	for (size_t i = 0; i < user->n_groups; i++)
+		if (user->groups[i] == (gid_t)gid)
+			return;
+	if (gid != NOT_A_NUMBER && user->n_groups < USER_GROUPS_MAX)
+		user->groups[user->n_groups++] = (gid_t)gid;
+}
+
+static void add_all_have(int root_fd, struct user *user)
+{
+	struct user nobody = {0};
+	char name[SPEC_MAX];
+
+	for (const char *s = all_have; *s; s += *s == ',') {
+		size_t n = strcspn(s, ",");
+		uint64_t gid;
+
+		snprintf(name, sizeof(name), "%.*s", (int)n, s);
+		s += n;
+		gid = number(name);
+		if (gid == NOT_A_NUMBER) {
+			cleanup_free char *group = slurp(root_fd, "etc/group");
+
+			gid = group ? read_groups(group, name, &nobody) : NOT_A_NUMBER;
+		}
+		add_group(user, gid);
+		user->asked |= gid != NOT_A_NUMBER && gid != user->gid;
+	}
+}
+
+int64_t user_extra_group(const struct user *user)
+{
+	for (size_t i = 0; i < user->n_groups; i++)
+		if (user->groups[i] != (gid_t)user->gid)
+			return user->groups[i];
+	return -1;
+}
+
 int user_find(int root_fd, const char *spec, struct user *user, struct err *err)
 {
 	cleanup_free char *passwd = slurp(root_fd, "etc/passwd");
@@ -173,6 +219,7 @@ int user_find(int root_fd, const char *spec, struct user *user, struct err *err)
 		u.gid = (uint32_t)gid;
 		u.groups[0] = (gid_t)gid;
 	}
+	add_all_have(root_fd, &u);
 	*user = u;
 	return 0;
 }

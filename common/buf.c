@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define CHUNK 65536u
 
 void buf_init(struct buf *b, size_t max)
 {
@@ -16,6 +19,13 @@ void buf_fini(struct buf *b)
 {
 	free(b->data);
 	*b = (struct buf){.max = b->max};
+}
+
+void buf_wipe(struct buf *b)
+{
+	if (b->data)
+		explicit_bzero(b->data, b->cap);
+	buf_fini(b);
 }
 
 void buf_reset(struct buf *b)
@@ -63,9 +73,38 @@ int buf_append(struct buf *b, const void *p, size_t n)
 		return b->error;
 	if (n)
 		memcpy(to, p, n);
+	buf_commit(b, n);
+	return 0;
+}
+
+void buf_commit(struct buf *b, size_t n)
+{
 	b->len += n;
 	b->data[b->len] = 0;
-	return 0;
+}
+
+int buf_read_fd(struct buf *b, int fd)
+{
+	for (;;) {
+		size_t room = b->max - b->len;
+		uint8_t *to, one;
+		ssize_t n;
+
+		to = buf_reserve(b, room < CHUNK ? room : CHUNK);
+		if (!to)
+			return b->error;
+		/* At the cap one byte more tells whether that was all. */
+		n = room ? read(fd, to, room < CHUNK ? room : CHUNK) : read(fd, &one, 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n && !room)
+			return b->error = -E2BIG;
+		buf_commit(b, (size_t)n);
+		if (!n)
+			return 0;
+	}
 }
 
 int buf_puts(struct buf *b, const char *s)

@@ -20,8 +20,17 @@ void buf_fini(struct buf *b);
 /* Empties it, keeps the memory, clears the error. */
 void buf_reset(struct buf *b);
 
-/* Room for n more bytes at data + len; the caller adds to len what it used. NULL on error. */
+/* buf_fini for what was secret: zeroes first. */
+void buf_wipe(struct buf *b);
+
+/* Room for n more bytes at data + len; the caller says by buf_commit what it used. NULL on error.
+ */
 uint8_t *buf_reserve(struct buf *b, size_t n);
+/* n bytes of what was reserved are there. */
+void buf_commit(struct buf *b, size_t n);
+/* Appends all that can be read from fd: 0, b->error (-E2BIG: there is more than the cap), or
+ * read's -errno. */
+int buf_read_fd(struct buf *b, int fd);
 
 int buf_append(struct buf *b, const void *p, size_t n);
 int buf_puts(struct buf *b, const char *s);

@@ -323,6 +323,8 @@ void proto_put_job(struct buf *b, const struct proto_job *j)
 		wire_u64(b, j->hole_to[i]);
 	}
 	wire_u64(b, j->command_size);
+	wire_u64(b, j->stdin_size);
+	wire_str(b, j->name);
 	wire_str(b, j->command);
 	wire_str(b, j->words);
 }
@@ -347,18 +349,49 @@ void proto_get_job(struct wire_in *in, struct proto_job *j)
 			in->bad = true;
 	}
 	j->command_size = wire_get_u64(in);
+	j->stdin_size = wire_get_u64(in);
+	j->name = proto_get_name(in);
 	j->command = wire_get_str(in, PROTO_TEXT_MAX);
 	j->words = wire_get_str(in, PROTO_TEXT_MAX);
 	if (j->result >= PROTO_RESULTS || j->exit_code < -1 || j->exit_code > 255 ||
-		j->command_size > INT64_MAX)
+		j->command_size > INT64_MAX || j->stdin_size > INT64_MAX)
 		in->bad = true;
 }
 
 void proto_job_fini(struct proto_job *j)
 {
+	free(j->name);
 	free(j->command);
 	free(j->words);
 	memset(j, 0, sizeof(*j));
+}
+
+void proto_put_setup(struct buf *b, const struct proto_setup *s)
+{
+	wire_u8(b, s->result);
+	wire_u32(b, s->hooks);
+	wire_u32(b, (uint32_t)s->exit_code);
+	wire_str(b, s->words);
+	wire_str(b, s->output);
+}
+
+void proto_get_setup(struct wire_in *in, struct proto_setup *s)
+{
+	memset(s, 0, sizeof(*s));
+	s->result = wire_get_u8(in);
+	s->hooks = wire_get_u32(in);
+	s->exit_code = (int32_t)wire_get_u32(in);
+	s->words = wire_get_str(in, PROTO_TEXT_MAX);
+	s->output = wire_get_str(in, PROTO_TEXT_MAX);
+	if (s->result > PROTO_SETUP_HOOK_FAILED || s->exit_code < -1 || s->exit_code > 255)
+		in->bad = true;
+}
+
+void proto_setup_fini(struct proto_setup *s)
+{
+	free(s->words);
+	free(s->output);
+	memset(s, 0, sizeof(*s));
 }
 
 const char *proto_result_name(uint8_t result)

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #define PROTO_MAGIC	  0x31786273u /* "sbx1" */
-#define PROTO_VERSION	  2	      /* what this tree speaks */
-#define PROTO_VERSION_MIN 2	      /* the oldest that it still understands */
+#define PROTO_VERSION	  3	      /* what this tree speaks */
+#define PROTO_VERSION_MIN 3	      /* the oldest that it still understands */
 
 /* Frame head, 24 bytes: u32 len (of the body), u16 type, u16 error, u64 id, u32 uid, u32 gid. In a
  * request `error` is the number of supplementary groups (u32 each) that the body begins with; in a
@@ -24,11 +24,18 @@
 #define PROTO_NAME_MAX	 255u
 #define PROTO_PATH_MAX	 4096u
 #define PROTO_TEXT_MAX	 4096u	/* commands shown, messages */
-#define PROTO_CONFIG_MAX 65536u /* a value in JOB_START */
+#define PROTO_CONFIG_MAX 65536u /* a setting's value */
 #define PROTO_SESSION	 16u
 #define PROTO_INFLIGHT	 4096u	/* requests a peer may have outstanding; more ends the connection */
-#define PROTO_GROUPS_MAX 256u	/* supplementary groups in a request */
+#define PROTO_GROUPS_MAX 4000u	/* supplementary groups in a request: they fit beside MAX_DATA */
 #define PROTO_XATTR_MAX	 65536u /* an extended attribute's value, or the list of names */
+#define PROTO_PORT_DATA	 262144u /* bytes of a forwarded connection in one message */
+#define PROTO_PORTS_MAX	 1024u	 /* forwarded connections of all daemons, and ... */
+#define PROTO_PORT_QUEUE 4u	 /* ... reads, and writes, that may wait at each */
+
+/* The mode of a new file is Linux's. So many bits above it are the permissions that the caller's
+ * umask took: they are given back where the directory has a default access list. */
+#define PROTO_MODE_MASKED 16
 
 #define PROTO_REPLY 0x8000u /* type of a reply = type of its request | PROTO_REPLY */
 
@@ -88,25 +95,67 @@ enum proto_type {
 			       daemon was told and is so no longer, after those that it has
 			       dealt with. Waits until there is one */
 
-	PROTO_JOB_OPEN = 64,  /* u8 kind -> u64 job. Foreground: EBUSY while one is open or runs */
-	PROTO_JOB_WRITE = 65, /* u64 job, u64 offset, bytes -> : the command's text, any size */
-	PROTO_JOB_START = 66, /* u64 job, { u8 PROTO_SET_*, bytes } ... -> u32 pid */
-	PROTO_JOB_WAIT = 67,  /* u64 job -> struct proto_job at its end; CANCEL ends the wait */
-	PROTO_JOB_INFO = 68,  /* u64 job (0: newest foreground; ENOENT: none) -> struct proto_job */
-	PROTO_JOB_READ = 69,  /* u64 job, u8 PROTO_STREAM_*, u64 offset, u32 size -> bytes */
-	PROTO_JOB_KILL = 70,  /* u64 job, u32 signal -> : the whole tree at once */
-	PROTO_JOB_DROP = 71,  /* u64 job -> : kills what is left of it and forgets it */
+	/* Jobs: docs/jobs.md. `job` is u64; 0 stands for ctl/ itself where that makes sense. */
+	PROTO_JOB_OPEN = 64,  /* job -> u64 job: its text is about to be written, and is empty now.
+				 0: makes a foreground job; EBUSY while one is open or runs.
+				 Else a named one; EBUSY if it was started */
+	PROTO_JOB_WRITE = 65, /* job, u64 offset, bytes -> : the command's text, any size */
+	PROTO_JOB_START = 66, /* job, u8 PROTO_START_* -> u32 pid */
+	PROTO_JOB_WAIT = 67,  /* job, u8 patience -> struct proto_job at its end, or, with patience
+				 1, when its max_wait is over: it then is no foreground job any
+				 more. CANCEL ends the wait */
+	PROTO_JOB_INFO = 68,  /* job (0: newest foreground; ENOENT: none) -> struct proto_job */
+	PROTO_JOB_READ = 69,  /* job, u8 PROTO_STREAM_*, u64 offset, u32 size -> bytes */
+	PROTO_JOB_KILL = 70,  /* job, u32 signal -> : the whole tree at once; ESRCH: none is left */
+	PROTO_JOB_DROP = 71,  /* job -> : kills what is left of it and forgets it */
+	PROTO_JOB_MAKE = 72,  /* name -> u64 job: a named one. EEXIST; ENOSPC: too many */
+	PROTO_JOB_FIND = 73,  /* name ("7", "build", "main", "last") -> struct proto_job */
+	PROTO_JOB_LIST = 74,  /* -> { u64 job, name } ..., until the body ends; oldest first */
+	PROTO_JOB_GET = 75,   /* job, u8 PROTO_SET_* -> bytes: the setting as a file shows it */
+	PROTO_JOB_SET = 76,   /* job, u8 PROTO_SET_*, bytes -> : as written to the file; empty: the
+				 default. EINVAL ... with words; EBUSY once it was started (a
+				 terminal's size may change) */
+	PROTO_JOB_STDIN = 77, /* job, u64 offset, u8 PROTO_STDIN_*, bytes -> u32 taken. Waits while
+				 a live one is full; EPIPE: it has ended */
+	PROTO_PS = 78,	      /* -> bytes: the text of ctl/ps */
+	PROTO_STATS = 79,     /* -> bytes: the text of ctl/stats */
+	PROTO_JOB_MORE = 80,  /* job, u8 PROTO_STREAM_*, u64 offset -> struct proto_job when that
+				 stream is longer than this, or the job has ended */
+
+	/* Connections to a port inside. `port` is u64, a number of the daemon's choice: it belongs
+	 * to this connection of the daemon's and ends with it. */
+	PROTO_PORT_OPEN = 96,	/* port, u16 number -> : a TCP connection to 127.0.0.1, then ::1 */
+	PROTO_PORT_READ = 97,	/* port, u32 size -> bytes: waits for some; none: the end. Those of
+				   one port are answered in order */
+	PROTO_PORT_WRITE = 98,	/* port, bytes -> : answered when all were taken */
+	PROTO_PORT_SHUT = 99,	/* port -> : no more will be written; after what was */
+	PROTO_PORT_CLOSE = 100, /* ! port. Without a SHUT before it is a reset */
+
+	/* 101..103 more for ports. */
+
+	/* Setup and idleness: docs/setup.md. */
+	PROTO_SETUP = 104, /* -> struct proto_setup, when the setup of this start has ended */
+	PROTO_IDLE = 105,  /* u64 ms -> : when nobody has used the sandbox for so long. CANCEL ends
+			      the wait */
 };
 
-enum { PROTO_JOB_FOREGROUND = 0 };
+enum { PROTO_START_SCRIPT = 0, PROTO_START_ARGV = 1 /* the text is NUL-separated arguments */ };
+enum {
+	PROTO_STDIN_TRUNCATE = 1, /* first forget what was written before the start */
+	PROTO_STDIN_END = 2,	  /* then close a live one (a terminal gets its end-of-file key) */
+};
 
-/* What JOB_START may set; an unknown tag is EINVAL. */
+/* Settings, of ctl/ (job 0) and of each job. Values are text as in the files, without the last
+ * newline. */
 enum proto_set {
-	PROTO_SET_ARGV = 1,  /* empty value: the text is NUL-separated arguments, not a script */
-	PROTO_SET_USER = 2,  /* "name", "uid", "uid:gid"; default: the sandbox's user */
-	PROTO_SET_CWD = 3,   /* default: the workspace */
-	PROTO_SET_ENV = 4,   /* KEY=VALUE adds, KEY unsets; may be repeated */
-	PROTO_SET_SHELL = 5, /* one argument of the shell's argv; may be repeated; default sh, -c */
+	PROTO_SET_TIMEOUT = 1,	/* seconds, may have decimals; 0: none */
+	PROTO_SET_MAX_WAIT = 2, /* the same */
+	PROTO_SET_USER = 3,	/* "name", "uid", "name:group", "uid:gid" */
+	PROTO_SET_CWD = 4,	/* an absolute path of a directory */
+	PROTO_SET_ENV = 5,	/* lines: KEY=VALUE adds, KEY unsets */
+	PROTO_SET_SHELL = 6,	/* an argument a line */
+	PROTO_SET_TTY = 7,	/* "none", "pipe", "80x24"; not of job 0 */
+	PROTO_SETS
 };
 
 enum proto_stream {
@@ -115,6 +164,7 @@ enum proto_stream {
 	PROTO_STREAM_OUTPUT = 2, /* both, in the order in which they were written */
 	PROTO_STREAMS = 3,
 	PROTO_STREAM_COMMAND = 3, /* the text itself */
+	PROTO_STREAM_STDIN = 4,	  /* what was written before the start */
 };
 
 enum proto_result {
@@ -247,6 +297,10 @@ struct proto_hello {
 	char *trouble;	   /* words: why the sandbox cannot serve ("" if it can); owned */
 };
 
+/* Foreground jobs count from 1; the template's own command; named ones count from the last. */
+#define PROTO_JOB_MAIN	(1ull << 32)
+#define PROTO_JOB_NAMED (1ull << 33)
+
 struct proto_job {
 	uint64_t job;
 	uint8_t result;	   /* enum proto_result */
@@ -255,9 +309,20 @@ struct proto_job {
 	uint64_t wall_us, user_us, system_us, peak_kib;
 	uint64_t size[PROTO_STREAMS];
 	uint64_t hole_from[PROTO_STREAMS], hole_to[PROTO_STREAMS]; /* what the cap dropped */
-	uint64_t command_size;
+	uint64_t command_size, stdin_size;
+	char *name;    /* of its directory: "7", "build", "main"; owned */
 	char *command; /* its first bytes, at most PROTO_TEXT_MAX; NULs are spaces; owned */
 	char *words;   /* why it could not start, or ""; owned */
+};
+
+enum { PROTO_SETUP_FINE = 0, PROTO_SETUP_FAILED = 1, PROTO_SETUP_HOOK_FAILED = 2 };
+
+struct proto_setup {
+	uint8_t result;	   /* PROTO_SETUP_* */
+	uint32_t hooks;	   /* how many of post_start ran since the agent started */
+	int32_t exit_code; /* of the one that failed */
+	char *words;	   /* what failed, ""; at most PROTO_TEXT_MAX; owned */
+	char *output;	   /* the end of what it printed; the same */
 };
 
 /* A frame: begin writes a head, end puts the length into it (-E2BIG past PROTO_MAX_BODY). */
@@ -301,6 +366,9 @@ void proto_hello_fini(struct proto_hello *h);
 void proto_put_job(struct buf *b, const struct proto_job *j);
 void proto_get_job(struct wire_in *in, struct proto_job *j);
 void proto_job_fini(struct proto_job *j);
+void proto_put_setup(struct buf *b, const struct proto_setup *s);
+void proto_get_setup(struct wire_in *in, struct proto_setup *s);
+void proto_setup_fini(struct proto_setup *s);
 
 /* "success", "exit-code", ... */
 const char *proto_result_name(uint8_t result);

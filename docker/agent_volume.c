@@ -39,7 +39,7 @@
 struct agent_volume {
 	struct buf program;
 	char hash[SHA256_HEX + 1];
-	char name[sizeof(AGENT_VOLUME_PREFIX) + HASH_IN_NAME];
+	char name[sizeof(SPEC_OUR_VOLUMES) + HASH_IN_NAME];
 	char filler[sizeof(FILLER) + HASH_IN_NAME];
 	pthread_mutex_t lock;
 	/* protected by lock: when the volume that was looked into was made; "": none was */
@@ -49,20 +49,14 @@ struct agent_volume {
 static int load(struct buf *b, const char *path, struct err *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = -1;
-	uint8_t *to;
+	int rc;
 
 	if (fd < 0)
 		return err_set(err, errno, "agent program %s: %m", path);
-	do {
-		to = buf_reserve(b, 65536);
-		if (!to)
-			return err_set(err, -b->error, "agent program %s is too large", path);
-		n = read(fd, to, 65536);
-		if (n < 0)
-			return err_set(err, errno, "agent program %s: %m", path);
-		b->len += (size_t)n;
-	} while (n > 0);
+	rc = buf_read_fd(b, fd);
+	if (rc)
+		return err_set(err, -rc, "agent program %s: %s", path,
+			rc == -E2BIG ? "too large" : strerror(-rc));
 	return b->len ? 0 : err_set(err, ENOEXEC, "agent program %s is empty", path);
 }
 
@@ -81,7 +75,7 @@ int agent_volume_new(const char *agent_path, struct agent_volume **out, struct e
 		return rc;
 	}
 	sha256_hex(a->program.data, a->program.len, a->hash);
-	snprintf(a->name, sizeof(a->name), "%s%.*s", AGENT_VOLUME_PREFIX, HASH_IN_NAME, a->hash);
+	snprintf(a->name, sizeof(a->name), "%s%.*s", SPEC_OUR_VOLUMES, HASH_IN_NAME, a->hash);
 	snprintf(a->filler, sizeof(a->filler), "%s%.*s", FILLER, HASH_IN_NAME, a->hash);
 	*out = a;
 	return 0;
@@ -188,10 +182,9 @@ static int drop(struct http *h, const char *filler, struct err *err)
 	return r.status == 404 || r.status == 409 ? 0 : rc;
 }
 
-/* Someone else fills. Waits a moment, and clears away what a dead daemon left. */
-static int wait_for_other(struct agent_volume *a, struct http *h, struct err *err)
+/* Someone else fills. Clears away what a dead daemon left. */
+static int clear_stale(struct agent_volume *a, struct http *h, struct err *err)
 {
-	struct timespec moment = {.tv_nsec = WAIT_MS * 1000000L};
 	cleanup_json cJSON *j = NULL;
 	struct http_reply r;
 	char path[160];
@@ -212,7 +205,6 @@ static int wait_for_other(struct agent_volume *a, struct http *h, struct err *er
 	/* Both times are the engine's. By id: the name may be another's by now. */
 	if (name_is_id(id) && made >= 0 && r.date && r.date - made > STALE_S)
 		return drop(h, id, err);
-	nanosleep(&moment, NULL);
 	return 0;
 }
 
@@ -295,7 +287,7 @@ static int fill_once(
 	rc = make_filler(a, h, image, id, err);
 	if (rc == -EBUSY) {
 		*again = true;
-		return wait_for_other(a, h, err);
+		return clear_stale(a, h, err);
 	}
 	if (rc)
 		return rc;
@@ -326,6 +318,7 @@ static int unchanged(struct agent_volume *a, struct http *h, const char *verifie
 
 int agent_volume_ensure(struct agent_volume *a, struct http *h, const char *image, struct err *err)
 {
+	struct timespec moment = {.tv_nsec = WAIT_MS * 1000000L};
 	char verified[AT_MAX];
 	bool again = true;
 	int rc;
@@ -339,8 +332,11 @@ int agent_volume_ensure(struct agent_volume *a, struct http *h, const char *imag
 	pthread_mutex_lock(&a->lock);
 	if (!strcmp(verified, a->verified)) /* else another thread has just done it */
 		a->verified[0] = 0;
-	for (int i = 0; !rc && !a->verified[0] && again && i < ROUNDS; i++)
+	for (int i = 0; !rc && !a->verified[0] && again && i < ROUNDS; i++) {
+		if (i) /* whatever was in the way needs its time */
+			nanosleep(&moment, NULL);
 		rc = fill_once(a, h, image, &again, err);
+	}
 	if (!rc && !a->verified[0])
 		rc = err_set(
 			err, EBUSY, "container %s is in the way of the agent's volume", a->filler);

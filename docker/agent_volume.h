@@ -6,8 +6,6 @@
 #include "common/err.h"
 #include "docker/http.h"
 
-#define AGENT_VOLUME_PREFIX "sandboxfs-agent-"
-
 struct agent_volume;
 
 /* Reads the program once, so that its name and content stay together. */

@@ -5,24 +5,18 @@
  */
 #include "docker/body.h"
 
+#include "common/buf.h"
+#include "docker/body_parts.h"
 #include "docker/docker.h"
-#include "docker/json.h"
+#include "sandbox/setup.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
-#define OURS	      "/.sandboxfs"
-#define CPU_PERIOD_US 100000u
-#define CPU_QUOTA_MIN 1000u
-#define LOG_MAX_SIZE  "1m"
-#define CAP_NAME_MAX  40u
-
-/* Without these the agent cannot act for the sandbox's users: see docs/architecture.md. */
-static const char *const caps[] = {
-	"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETUID", "SETGID", "KILL"};
+#define LOG_MAX_SIZE "1m"
+#define GROUPS_MAX   (1u << 20)
 
 static void add_strings(struct json_builder *b, cJSON *to, char *const *list)
 {
@@ -30,198 +24,44 @@ static void add_strings(struct json_builder *b, cJSON *to, char *const *list)
 		json_add_string(b, to, NULL, *list);
 }
 
-static const char *cap_name(const char *s)
+void body_add_pairs(struct json_builder *b, cJSON *to, char *const *pairs)
 {
-	return strncasecmp(s, "CAP_", 4) ? s : s + 4;
-}
+	for (; pairs && *pairs; pairs++) {
+		const char *eq = strchr(*pairs, '=');
+		char *key = strndup(*pairs, eq ? (size_t)(eq - *pairs) : strlen(*pairs));
 
-static bool cap_in(char *const *list, const char *name)
-{
-	for (; list && *list; list++)
-		if (!strcasecmp(cap_name(*list), name))
-			return true;
-	return false;
-}
-
-static void add_cap(struct json_builder *b, cJSON *to, const char *name)
-{
-	char upper[CAP_NAME_MAX];
-	size_t i;
-
-	for (i = 0; name[i] && i < sizeof(upper) - 1; i++)
-		upper[i] = name[i] >= 'a' && name[i] <= 'z' ? (char)(name[i] - 32) : name[i];
-	upper[i] = 0;
-	json_add_string(b, to, NULL, upper);
-}
-
-/* A capability that is both added and dropped is dropped; "drop ALL, add X" leaves X. */
-static void add_caps(struct json_builder *b, cJSON *host, const struct spec *spec)
-{
-	cJSON *add = json_add_array(b, host, "CapAdd"), *drop = json_add_array(b, host, "CapDrop");
-
-	if (cap_in(spec->cap_add, "ALL")) {
-		json_add_string(b, add, NULL, "ALL");
-		for (char *const *p = spec->cap_drop; p && *p; p++)
-			if (strcasecmp(cap_name(*p), "ALL") != 0)
-				add_cap(b, drop, cap_name(*p));
-		return;
+		if (key)
+			json_add_string(b, to, key, eq ? eq + 1 : "");
+		else
+			b->bad = true;
+		free(key);
 	}
-	json_add_string(b, drop, NULL, "ALL");
-	for (size_t i = 0; i < sizeof(caps) / sizeof(*caps); i++)
-		if (!cap_in(spec->cap_drop, "ALL") && !cap_in(spec->cap_drop, caps[i]) &&
-			!cap_in(spec->cap_add, caps[i]))
-			json_add_string(b, add, NULL, caps[i]);
-	for (char *const *p = spec->cap_add; p && *p; p++)
-		if (!cap_in(spec->cap_drop, cap_name(*p)))
-			add_cap(b, add, cap_name(*p));
 }
 
-/* Is path dir, or below it? Both are absolute. */
-static bool beneath(const char *path, const char *dir, size_t len)
+static void add_list(struct json_builder *b, cJSON *to, const char *key, char *const *list)
 {
-	while (len > 1 && dir[len - 1] == '/')
-		len--;
-	if (len == 1)
-		return true;
-	return !strncmp(path, dir, len) && (!path[len] || path[len] == '/');
-}
-
-/* An absolute path without empty parts, "." and "..", that is not in our own directory. */
-static bool usable(const char *path, size_t len)
-{
-	const char *p = path, *end = path + len;
-
-	if (!len || *p != '/')
-		return false;
-	while (p < end) {
-		const char *part = ++p;
-		size_t n;
-
-		while (p < end && *p != '/')
-			p++;
-		n = (size_t)(p - part);
-		if (!n && !(p == end && part - 1 > path)) /* one '/' at the end may be */
-			return false;
-		if ((n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.'))
-			return false;
-		if (part == path + 1 && n + 1 == strlen(OURS) && !memcmp(path, OURS, n + 1))
-			return false;
-	}
-	return true;
-}
-
-static int check_target(const char *target, size_t len, struct err *err)
-{
-	if (!usable(target, len))
-		return err_set(err, EINVAL, "nothing can be mounted at %.*s", (int)len, target);
-	return 0;
-}
-
-/* source NULL: anonymous, and gone with the container. */
-static void add_volume(struct json_builder *b, cJSON *mounts, const char *source,
-	const char *target, bool read_only, bool copy)
-{
-	cJSON *m = json_add_object(b, mounts, NULL);
-
-	json_add_string(b, m, "Type", "volume");
-	if (source)
-		json_add_string(b, m, "Source", source);
-	json_add_string(b, m, "Target", target);
-	json_add_bool(b, m, "ReadOnly", read_only);
-	if (!copy)
-		json_add_bool(b, json_add_object(b, m, "VolumeOptions"), "NoCopy", true);
-}
-
-static int add_volumes(struct json_builder *b, cJSON *mounts, const struct spec *spec,
-	bool *covered, struct err *err)
-{
-	for (size_t i = 0; i < spec->n_volumes; i++) {
-		const struct spec_volume *v = &spec->volumes[i];
-		int rc = check_target(v->target, strlen(v->target), err);
-
-		if (rc)
-			return rc;
-		/* Whoever could write there would be root in every sandbox. */
-		if (v->source &&
-			!strncmp(v->source, AGENT_VOLUME_PREFIX, strlen(AGENT_VOLUME_PREFIX)))
-			return err_set(err, EINVAL, "volume %s belongs to sandboxfs", v->source);
-		if (v->source && (!*v->source || strchr(v->source, '/')))
-			return err_set(err, EINVAL, "%s is no name of a volume", v->source);
-		add_volume(b, mounts, v->source, v->target, v->read_only, true);
-		if (beneath(spec->working_dir, v->target, strlen(v->target)))
-			*covered = true;
-	}
-	return 0;
-}
-
-static int add_tmpfs(struct json_builder *b, cJSON *host, const struct spec *spec, bool *covered,
-	struct err *err)
-{
-	cJSON *map = json_add_object(b, host, "Tmpfs");
-
-	for (char *const *p = spec->tmpfs; p && *p; p++) {
-		const char *options = strchrnul(*p, ':');
-		size_t len = (size_t)(options - *p);
-		char *path;
-		int rc = check_target(*p, len, err);
-
-		if (rc)
-			return rc;
-		path = strndup(*p, len);
-		if (!path)
-			return err_set(err, ENOMEM, "out of memory");
-		json_add_string(b, map, path, *options ? options + 1 : "");
-		free(path);
-		if (beneath(spec->working_dir, *p, len))
-			*covered = true;
-	}
-	return 0;
-}
-
-static int add_mounts(struct json_builder *b, cJSON *host, const struct spec *spec,
-	const char *agent_volume, struct err *err)
-{
-	cJSON *mounts = json_add_array(b, host, "Mounts");
-	bool covered = false;
-	int rc;
-
-	add_volume(b, mounts, agent_volume, OURS "/bin", true, false);
-	add_volume(b, mounts, NULL, ENGINE_STATE_DIR, false, false);
-	rc = add_volumes(b, mounts, spec, &covered, err);
-	rc = rc ? rc : add_tmpfs(b, host, spec, &covered, err);
-	if (!rc && spec->read_only && !covered)
-		add_volume(b, mounts, NULL, spec->working_dir, false, true);
-	return rc;
-}
-
-static void add_limits(struct json_builder *b, cJSON *host, const struct spec *spec)
-{
-	uint64_t quota = (uint64_t)spec->cpus_milli * CPU_PERIOD_US / 1000;
-
-	if (spec->mem_limit) {
-		json_add_uint(b, host, "Memory", spec->mem_limit);
-		json_add_uint(b, host, "MemorySwap", spec->mem_limit);
-	}
-	if (quota) {
-		json_add_uint(b, host, "CpuPeriod", CPU_PERIOD_US);
-		json_add_uint(b, host, "CpuQuota", quota < CPU_QUOTA_MIN ? CPU_QUOTA_MIN : quota);
-	}
-	if (spec->pids_limit)
-		json_add_uint(b, host, "PidsLimit", spec->pids_limit);
+	if (list)
+		add_strings(b, json_add_array(b, to, key), list);
 }
 
 static int add_host(struct json_builder *b, cJSON *body, const struct spec *spec,
 	const char *agent_volume, struct err *err)
 {
 	cJSON *host = json_add_object(b, body, "HostConfig"), *log;
-	int rc = add_mounts(b, host, spec, agent_volume, err);
+	int rc = body_add_mounts(b, host, spec, agent_volume, err);
 
 	if (rc)
 		return rc;
 	json_add_string(b, host, "NetworkMode", spec->network_mode ? spec->network_mode : "none");
-	add_caps(b, host, spec);
-	json_add_string(b, json_add_array(b, host, "SecurityOpt"), NULL, "no-new-privileges");
-	add_limits(b, host, spec);
+	body_add_ports(b, body, host, spec);
+	add_list(b, host, "Dns", spec->dns);
+	add_list(b, host, "ExtraHosts", spec->extra_hosts);
+	add_list(b, host, "GroupAdd", spec->group_add);
+	body_add_security(b, host, spec);
+	body_add_limits(b, host, spec);
+	body_add_devices(b, host, spec);
+	if (spec->runtime)
+		json_add_string(b, host, "Runtime", spec->runtime);
 	json_add_bool(b, host, "ReadonlyRootfs", spec->read_only);
 	json_add_bool(b, host, "AutoRemove", false);
 	json_add_bool(b, host, "Init", false); /* the agent is PID 1 */
@@ -234,17 +74,37 @@ static int add_host(struct json_builder *b, cJSON *body, const struct spec *spec
 	return 0;
 }
 
-static void add_labels(struct json_builder *b, cJSON *body, const struct spec *spec)
+static void add_labels(
+	struct json_builder *b, cJSON *body, const struct spec *spec, const char *making)
 {
 	cJSON *labels = json_add_object(b, body, "Labels");
 	char owner[16];
 
+	body_add_pairs(b, labels, spec->labels);
 	snprintf(owner, sizeof(owner), "%u", spec->owner);
 	json_add_string(b, labels, LABEL_NAMESPACE, spec->namespace);
 	json_add_string(b, labels, LABEL_OWNER, owner);
 	json_add_string(b, labels, LABEL_TEMPLATE, spec->template ? spec->template : "");
 	json_add_string(b, labels, LABEL_CONFIG, spec->config ? spec->config : "");
 	json_add_string(b, labels, LABEL_VERSION, SANDBOXFS_VERSION);
+	json_add_string(b, labels, LABEL_MAKING, making);
+}
+
+/* The engine gives them to PID 1; the agent gives them to what it runs for users. */
+static void add_groups(struct json_builder *b, cJSON *entry, char *const *groups)
+{
+	struct buf list;
+
+	if (!groups)
+		return;
+	buf_init(&list, GROUPS_MAX);
+	for (char *const *g = groups; *g; g++)
+		buf_printf(&list, "%s%s", g == groups ? "" : ",", *g);
+	if (list.error)
+		b->bad = true;
+	json_add_string(b, entry, NULL, "--groups");
+	json_add_string(b, entry, NULL, list.error ? "" : (char *)list.data);
+	buf_fini(&list);
 }
 
 static void add_program(
@@ -256,6 +116,11 @@ static void add_program(
 
 	for (size_t i = 0; i < sizeof(argv) / sizeof(*argv); i++)
 		json_add_string(b, entry, NULL, argv[i]);
+	add_groups(b, entry, spec->group_add);
+	if (setup_needed(spec)) {
+		json_add_string(b, entry, NULL, "--setup");
+		json_add_string(b, entry, NULL, "1");
+	}
 	if (spec->command) {
 		json_add_string(b, cmd, NULL, "--");
 		add_strings(b, cmd, spec->command);
@@ -263,19 +128,21 @@ static void add_program(
 	json_add_string(b, body, "User", "0");
 	json_add_string(b, body, "WorkingDir", "/");
 	json_add_string(b, body, "StopSignal", "SIGTERM");
+	json_add_uint(b, body, "StopTimeout", ENGINE_STOP_GRACE_S);
 	json_add_string(b, json_add_array(b, json_add_object(b, body, "Healthcheck"), "Test"), NULL,
 		"NONE");
 }
 
-int body_create(const struct spec *spec, const char *user, const char *agent_volume, cJSON **out,
-	struct err *err)
+int body_create(const struct spec *spec, const char *user, const char *agent_volume,
+	const char *making, cJSON **out, struct err *err)
 {
 	struct json_builder b = {0};
 	cleanup_json cJSON *body = json_new(&b);
 	int rc;
 
-	if (!spec->working_dir || (strcmp(spec->working_dir, "/") != 0 &&
-					  !usable(spec->working_dir, strlen(spec->working_dir))))
+	if (!spec->working_dir ||
+		(strcmp(spec->working_dir, "/") != 0 &&
+			!spec_usable(spec->working_dir, strlen(spec->working_dir))))
 		return err_set(err, EINVAL, "%s cannot be a working directory",
 			spec->working_dir ? spec->working_dir : "nothing");
 	json_add_string(&b, body, "Image", spec->image);
@@ -283,7 +150,7 @@ int body_create(const struct spec *spec, const char *user, const char *agent_vol
 	add_strings(&b, json_add_array(&b, body, "Env"), spec->environment);
 	if (spec->hostname)
 		json_add_string(&b, body, "Hostname", spec->hostname);
-	add_labels(&b, body, spec);
+	add_labels(&b, body, spec, making);
 	rc = add_host(&b, body, spec, agent_volume, err);
 	if (rc)
 		return rc;

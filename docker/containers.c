@@ -15,11 +15,17 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 #define PATH_MAX_LEN  1536
 #define LIST_MAX      (256u << 20)
 #define LONG_S	      180 /* creating and removing move files */
 #define REMOVE_WAIT_S 60
+#define MAKING_LEN    32
+/* A name is the engine's before its container can be looked at. */
+#define CREATE_TRIES   100u
+#define CREATE_WAIT_MS 50
 
 /* METHOD /containers/ID/what; all that come here may be repeated. */
 static int act(struct docker *d, const char *method, const char *id, const char *what,
@@ -36,24 +42,89 @@ static int act(struct docker *d, const char *method, const char *id, const char 
 	return http_call(d->http, &c, r, err);
 }
 
+int docker_container(struct docker *d, const char *id, cJSON **out, struct err *err)
+{
+	char path[128];
+	struct http_call c = {.method = "GET", .path = path};
+
+	if (!name_is_id(id))
+		return err_set(err, EINVAL, "%.64s is no container's id", id);
+	snprintf(path, sizeof(path), "/containers/%s/json", id);
+	return http_json(d->http, &c, out, err);
+}
+
 static bool says(const struct http_reply *r, const char *words)
 {
 	return r->body.len && strcasestr((const char *)r->body.data, words);
 }
 
-static int post_create(
-	struct docker *d, const char *name, const cJSON *body, char **id, struct err *err)
+/* A word that no other request to make a container has. */
+static int new_making(char word[MAKING_LEN + 1], struct err *err)
+{
+	uint8_t bytes[MAKING_LEN / 2];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+		return err_set(err, EIO, "no random numbers");
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		snprintf(word + 2 * i, 3, "%02x", bytes[i]);
+	return 0;
+}
+
+/* The name is taken. Where the answer to a request was lost, and it was sent again, it is taken by
+ * what that request made: 0 and its id. -EAGAIN: nothing has the name (yet, or any more). */
+static int made_before(
+	struct docker *d, const char *name, const char *making, char **id, struct err *err)
+{
+	cleanup_json cJSON *j = NULL;
+	char path[PATH_MAX_LEN];
+	struct http_call c = {.method = "GET", .path = path};
+	const char *got, *by;
+	int rc;
+
+	snprintf(path, sizeof(path), "/containers/%s/json", name);
+	rc = http_json(d->http, &c, &j, err);
+	if (rc)
+		return rc == -ENOENT ? -EAGAIN : rc;
+	got = json_string(j, "Id");
+	by = json_string(json_object(json_object(j, "Config"), "Labels"), LABEL_MAKING);
+	if (!by || strcmp(by, making) != 0 || !name_is_id(got))
+		return err_set(err, EEXIST, "the name is taken: container %s", name);
+	*id = strdup(got);
+	return *id ? 0 : err_set(err, ENOMEM, "out of memory");
+}
+
+/* Podman has other words, and 500, for one that is just being made. */
+static bool name_is_taken(int rc, const struct err *err)
+{
+	return rc == -EBUSY || (rc == -EIO && strstr(err->msg, "already in use"));
+}
+
+static int post_create(struct docker *d, const char *name, const struct spec *spec,
+	const char *making, const cJSON *body, char **id, struct err *err)
 {
 	cleanup_json cJSON *answer = NULL;
 	char path[PATH_MAX_LEN];
-	struct http_call c = {.method = "POST", .path = path, .json = body, .timeout_s = LONG_S};
+	struct http_call c = {.method = "POST",
+		.path = path,
+		.json = body,
+		.timeout_s = LONG_S,
+		.repeatable = true}; /* made_before tells */
+	struct timespec moment = {.tv_nsec = CREATE_WAIT_MS * 1000000L};
 	const char *got;
 	int rc;
 
-	snprintf(path, sizeof(path), "/containers/create?name=%s", name);
-	rc = http_json(d->http, &c, &answer, err);
-	if (rc == -EBUSY)
-		return err_set(err, EEXIST, "the name is taken: container %s", name);
+	snprintf(path, sizeof(path), "/containers/create?name=%s%s%.64s", name,
+		spec->platform ? "&platform=" : "", spec->platform ? spec->platform : "");
+	for (unsigned tries = CREATE_TRIES;; nanosleep(&moment, NULL)) {
+		rc = http_json(d->http, &c, &answer, err);
+		if (!name_is_taken(rc, err))
+			break;
+		rc = made_before(d, name, making, id, err);
+		if (rc != -EAGAIN)
+			return rc;
+		if (!--tries)
+			return err_set(err, EEXIST, "the name is taken: container %s", name);
+	}
 	if (rc)
 		return rc;
 	got = json_string(answer, "Id");
@@ -68,6 +139,7 @@ int docker_create(struct engine *e, const struct spec *spec, char **id, struct e
 	struct docker *d = docker_of(e);
 	cleanup_free char *name = NULL, *user = NULL;
 	cleanup_json cJSON *body = NULL;
+	char making[MAKING_LEN + 1];
 	int rc;
 
 	rc = name_encode(spec->namespace, spec->name, ENGINE_MARK_NONE, NULL, &name);
@@ -82,26 +154,25 @@ int docker_create(struct engine *e, const struct spec *spec, char **id, struct e
 		if (rc)
 			return rc;
 	}
-	rc = body_create(spec, user, agent_volume_name(d->agent), &body, err);
+	rc = new_making(making, err);
+	if (rc)
+		return rc;
+	rc = body_create(spec, user, agent_volume_name(d->agent), making, &body, err);
 	if (rc)
 		return rc;
 	rc = agent_volume_ensure(d->agent, d->http, spec->image, err);
 	if (rc)
 		return rc;
-	return post_create(d, name, body, id, err);
+	return post_create(d, name, spec, making, body, id, err);
 }
 
 /* The volume can have been emptied between its check and the start: fill it again, once. */
 static int refill(struct docker *d, const char *id, struct err *err)
 {
 	cleanup_json cJSON *j = NULL;
-	struct http_reply r;
 	const char *image;
-	int rc = act(d, "GET", id, "/json", 0, &r, err);
+	int rc = docker_container(d, id, &j, err);
 
-	if (!rc && r.body.len)
-		j = cJSON_ParseWithLength((char *)r.body.data, r.body.len);
-	http_reply_fini(&r);
 	if (rc)
 		return rc;
 	image = json_string(j, "Image");
@@ -111,20 +182,25 @@ static int refill(struct docker *d, const char *id, struct err *err)
 	return agent_volume_ensure(d->agent, d->http, image, err);
 }
 
+/* 404 is also said of what the container needs, a network for one: it is gone only if it is. */
 int docker_start(struct engine *e, const char *id, struct err *err)
 {
 	struct docker *d = docker_of(e);
+	cleanup_json cJSON *j = NULL;
 	struct http_reply r;
 	int rc = act(d, "POST", id, "/start", LONG_S, &r, err);
 
 	if (rc && says(&r, ENGINE_AGENT_PATH) && says(&r, "no such file")) {
 		http_reply_fini(&r);
 		rc = refill(d, id, err);
-		if (rc)
-			return rc;
-		rc = act(d, "POST", id, "/start", LONG_S, &r, err);
+		rc = rc ? rc : act(d, "POST", id, "/start", LONG_S, &r, err);
 	}
 	http_reply_fini(&r);
+	if (rc == -ENOENT && !docker_container(d, id, &j, NULL)) {
+		rc = -EINVAL;
+		if (err)
+			err->code = EINVAL;
+	}
 	return rc;
 }
 
@@ -144,13 +220,10 @@ int docker_stop(struct engine *e, const char *id, unsigned grace_s, struct err *
 static void status_of(struct docker *d, const char *id, char status[16])
 {
 	cleanup_json cJSON *j = NULL;
-	struct http_reply r;
 	const char *s;
 
 	status[0] = 0;
-	if (!act(d, "GET", id, "/json", 0, &r, NULL) && r.body.len)
-		j = cJSON_ParseWithLength((char *)r.body.data, r.body.len);
-	http_reply_fini(&r);
+	docker_container(d, id, &j, NULL);
 	s = json_string(json_object(j, "State"), "Status");
 	if (s)
 		snprintf(status, 16, "%s", s);
@@ -222,26 +295,30 @@ int docker_inspect(struct engine *e, const char *id, struct engine_box *box, str
 {
 	struct docker *d = docker_of(e);
 	cleanup_json cJSON *j = NULL;
-	struct http_reply r;
-	int rc = act(d, "GET", id, "/json", 0, &r, err);
+	int rc = docker_container(d, id, &j, err);
 
-	if (!rc && r.body.len)
-		j = cJSON_ParseWithLength((char *)r.body.data, r.body.len);
-	http_reply_fini(&r);
 	return rc ? rc : box_from_inspect(j, d->namespace, box, err);
+}
+
+void docker_filter(struct json_builder *b, cJSON *filter, const char *namespace)
+{
+	char *label;
+
+	if (asprintf(&label, LABEL_NAMESPACE "=%s", namespace) < 0) {
+		b->bad = true;
+		return;
+	}
+	json_add_string(b, json_add_array(b, filter, "label"), NULL, label);
+	free(label);
 }
 
 static int list_path(struct docker *d, struct buf *b, struct err *err)
 {
-	cleanup_free char *label = NULL, *filter = NULL;
+	cleanup_free char *filter = NULL;
 	struct json_builder builder = {0};
 	cleanup_json cJSON *f = json_new(&builder);
 
-	if (asprintf(&label, "%s=%s", LABEL_NAMESPACE, d->namespace) < 0) {
-		label = NULL;
-		return err_set(err, ENOMEM, "out of memory");
-	}
-	json_add_string(&builder, json_add_array(&builder, f, "label"), NULL, label);
+	docker_filter(&builder, f, d->namespace);
 	filter = builder.bad ? NULL : cJSON_PrintUnformatted(f);
 	buf_puts(b, "/containers/json?all=1&filters=");
 	http_escape(b, filter ? filter : "", false);

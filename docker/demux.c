@@ -13,23 +13,22 @@ void demux_init(struct demux *d)
 	memset(d, 0, sizeof(*d));
 }
 
-void demux_say(struct demux *d, const uint8_t *p, size_t n)
-{
-	size_t room = DEMUX_WORDS_MAX - d->words_len;
-
-	if (n > room)
-		n = room;
-	for (size_t i = 0; i < n; i++)
-		d->words[d->words_len++] = p[i] ? (char)p[i] : ' ';
-	d->words[d->words_len] = 0;
-}
-
 static int count_noise(struct demux *d, size_t n)
 {
 	d->noise += n;
 	if (d->noise > DEMUX_NOISE_MAX)
 		d->error = -EPROTO;
 	return d->error;
+}
+
+int demux_say(struct demux *d, const uint8_t *p, size_t n)
+{
+	size_t room = DEMUX_WORDS_MAX - d->words_len;
+
+	for (size_t i = 0; i < n && i < room; i++)
+		d->words[d->words_len++] = p[i] ? (char)p[i] : ' ';
+	d->words[d->words_len] = 0;
+	return count_noise(d, n);
 }
 
 static int begin(struct demux *d)
@@ -58,14 +57,12 @@ ssize_t demux_feed(struct demux *d, uint8_t *p, size_t n)
 			continue;
 		}
 		take = n - in < d->left ? n - in : d->left;
-		if (d->stream == STDOUT) {
+		if (d->stream == STDOUT || (d->stream == STDERR && d->both)) {
 			if (out != in)
 				memmove(p + out, p + in, take);
 			out += take;
-		} else {
-			demux_say(d, p + in, take);
-			if (count_noise(d, take))
-				return d->error;
+		} else if (demux_say(d, p + in, take)) {
+			return d->error;
 		}
 		in += take;
 		d->left -= (uint32_t)take;

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -20,6 +21,7 @@ struct demux {
 	unsigned stream; /* of the frame under way */
 	uint32_t left;	 /* of its payload */
 	int error;	 /* sticky */
+	bool both;	 /* standard error is output too; to be set after init */
 	size_t noise;	 /* words and empty frames so far: a flood of them must not keep us busy */
 	size_t words_len;
 	char words[DEMUX_WORDS_MAX + 1]; /* always ends in NUL */
@@ -31,5 +33,6 @@ void demux_init(struct demux *d);
  * 0 if there was none, or -EPROTO for what is no such stream (and from then on). */
 ssize_t demux_feed(struct demux *d, uint8_t *p, size_t n);
 
-/* Adds to the words for a person; what is beyond the cap is dropped. */
-void demux_say(struct demux *d, const uint8_t *p, size_t n);
+/* Adds to the words for a person; what is beyond the cap is dropped. It counts as noise: 0, or
+ * -EPROTO where that is too much. */
+int demux_say(struct demux *d, const uint8_t *p, size_t n);

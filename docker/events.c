@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 
 struct watch {
@@ -22,22 +21,18 @@ struct watch {
 	struct err *err;
 };
 
-/* For a filter: {"type":["container"],"label":["..."],"event":[...]}. */
+/* Docker's words, then those of Podman, which tells of a "died" as "die" but filters it by its own
+ * name. For a filter: {"type":["container"],"label":["..."],"event":[...]}. */
 static char *filters(const char *namespace)
 {
 	static const char *const events[] = {"create", "start", "die", "destroy", "rename", "pause",
-		"unpause", "oom", "stop", "remove", NULL};
-	cleanup_free char *label = NULL;
+		"unpause", "oom", "stop", "remove", "update", "died", NULL};
 	struct json_builder b = {0};
 	cleanup_json cJSON *f = json_new(&b);
 	cJSON *list;
 
-	if (asprintf(&label, "%s=%s", LABEL_NAMESPACE, namespace) < 0) {
-		label = NULL;
-		return NULL;
-	}
 	json_add_string(&b, json_add_array(&b, f, "type"), NULL, "container");
-	json_add_string(&b, json_add_array(&b, f, "label"), NULL, label);
+	docker_filter(&b, f, namespace);
 	list = json_add_array(&b, f, "event");
 	for (size_t i = 0; events[i]; i++)
 		json_add_string(&b, list, NULL, events[i]);
@@ -84,20 +79,13 @@ static int engine_clock(struct docker *d, int64_t *now, struct err *err)
 	return rc;
 }
 
-/* The stream can also end by itself, and that is no end that anyone asked for. */
-static bool stopped(int fd)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-
-	return fd >= 0 && poll(&p, 1, 0) > 0;
-}
-
 int docker_watch(struct engine *e, const struct engine_watcher *watcher, struct err *err)
 {
 	struct docker *d = docker_of(e);
 	struct watch w = {.watcher = watcher, .err = err};
 	struct follow_sink sink = {
 		.head = on_head, .data = on_data, .arg = &w, .stop_fd = watcher->stop_fd};
+	struct follow_request req = {.method = "GET"};
 	cleanup_free char *filter = NULL, *path = NULL;
 	struct buf b;
 	int64_t now;
@@ -116,9 +104,15 @@ int docker_watch(struct engine *e, const struct engine_watcher *watcher, struct 
 	if (!filter || !path)
 		return err_set(err, ENOMEM, "out of memory");
 	objects_init(&w.objects, on_event, &w);
-	rc = follow(d->http, "GET", path, &sink, err);
+	req.path = path;
+	if (d->flavour.late_head) {
+		sink.head = NULL;
+		on_head(&w);
+	}
+	rc = follow(d->http, &req, &sink, err);
 	objects_fini(&w.objects);
-	if (!rc && !stopped(watcher->stop_fd))
+	/* The stream can also end by itself, and that is no end that anyone asked for. */
+	if (!rc && !follow_stopped(watcher->stop_fd))
 		rc = err_set(err, EHOSTDOWN, "the engine at %s ended its event stream",
 			http_host(d->http));
 	return rc;

@@ -66,13 +66,9 @@ static int half_started(struct docker *d, const char *exec, struct err *err)
 static int any_half_started(struct docker *d, const char *container, struct err *err)
 {
 	cleanup_json cJSON *j = NULL;
-	char path[128];
-	struct http_call c = {.method = "GET", .path = path};
 	const cJSON *ids;
-	int rc;
+	int rc = docker_container(d, container, &j, err);
 
-	snprintf(path, sizeof(path), "/containers/%s/json", container);
-	rc = http_json(d->http, &c, &j, err);
 	if (rc)
 		return rc;
 	ids = json_array(j, "ExecIDs");
@@ -87,8 +83,6 @@ int exec_settle(struct docker *d, const char *container, struct err *err)
 	struct timespec moment = {.tv_nsec = SETTLE_MS * 1000000L};
 	int rc = 0;
 
-	if (!name_is_id(container))
-		return err_set(err, EINVAL, "%.64s is no container's id", container);
 	for (int i = 0; i < SETTLES; i++) {
 		rc = any_half_started(d, container, err);
 		if (rc <= 0)

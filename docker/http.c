@@ -27,7 +27,8 @@ struct http {
 	char *host;   /* as given, for words */
 	char *socket; /* path, or NULL for TCP */
 	char *base;   /* "http://localhost", "https://name:2376" */
-	char *certs;  /* directory, or NULL for no TLS */
+	bool tls, unverified;
+	char *ca, *cert, *key; /* files; NULL: not used */
 	char prefix[24];
 	pthread_mutex_t lock;
 	CURL *idle[IDLE_MAX]; /* protected by lock */
@@ -39,22 +40,6 @@ static void global_init(void)
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-/* As the docker command: TLS where DOCKER_TLS_VERIFY says so, with DOCKER_CERT_PATH's files. */
-static int tls_certs(char **certs)
-{
-	const char *verify = getenv("DOCKER_TLS_VERIFY");
-	const char *path = getenv("DOCKER_CERT_PATH"), *home = getenv("HOME");
-	int n;
-
-	if (!verify || !*verify)
-		return 0;
-	if (path && *path)
-		n = asprintf(certs, "%s", path);
-	else
-		n = asprintf(certs, "%s/.docker", home ? home : "");
-	return n < 0 ? -ENOMEM : 0;
-}
-
 static int parse_host(struct http *h, struct err *err)
 {
 	if (!strncmp(h->host, "unix://", 7) && h->host[7] == '/') {
@@ -63,11 +48,7 @@ static int parse_host(struct http *h, struct err *err)
 		return h->socket && h->base ? 0 : -ENOMEM;
 	}
 	if (!strncmp(h->host, "tcp://", 6) && h->host[6] && !strpbrk(h->host + 6, "/?#@ ")) {
-		if (tls_certs(&h->certs))
-			return -ENOMEM;
-		if (asprintf(&h->base, "%s://%s", h->certs ? "https" : "http", h->host + 6) < 0)
-			return -ENOMEM;
-		return 0;
+		return asprintf(&h->base, "http://%s", h->host + 6) < 0 ? -ENOMEM : 0;
 	}
 	return err_set(err, EINVAL, "engine address %s is neither unix:///PATH nor tcp://HOST:PORT",
 		h->host);
@@ -104,8 +85,30 @@ void http_free(struct http *h)
 	free(h->host);
 	free(h->socket);
 	free(h->base);
-	free(h->certs);
+	free(h->ca);
+	free(h->cert);
+	free(h->key);
 	free(h);
+}
+
+int http_set_tls(struct http *h, const struct engine_place *place, struct err *err)
+{
+	const char *const from[] = {place->ca, place->cert, place->key};
+	char **const to[] = {&h->ca, &h->cert, &h->key};
+	char *base;
+
+	if (h->socket || !place->tls)
+		return 0;
+	for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++)
+		if (from[i] && !(*to[i] = strdup(from[i])))
+			return err_set(err, ENOMEM, "out of memory");
+	if (asprintf(&base, "https://%s", h->host + 6) < 0)
+		return err_set(err, ENOMEM, "out of memory");
+	free(h->base);
+	h->base = base;
+	h->tls = true;
+	h->unverified = place->unverified;
+	return 0;
 }
 
 const char *http_host(const struct http *h)
@@ -115,7 +118,7 @@ const char *http_host(const struct http *h)
 
 bool http_is_tls(const struct http *h)
 {
-	return h->certs;
+	return h->tls;
 }
 
 const char *http_prefix(const struct http *h)
@@ -158,19 +161,17 @@ static void give_back(struct http *h, CURL *easy)
 
 static int set_tls(const struct http *h, CURL *easy)
 {
-	static const struct {
+	const struct {
 		CURLoption option;
 		const char *file;
-	} files[] = {{CURLOPT_CAINFO, "ca.pem"}, {CURLOPT_SSLCERT, "cert.pem"},
-		{CURLOPT_SSLKEY, "key.pem"}};
+	} files[] = {{CURLOPT_CAINFO, h->ca}, {CURLOPT_SSLCERT, h->cert}, {CURLOPT_SSLKEY, h->key}};
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
-		cleanup_free char *path = NULL;
-
-		if (asprintf(&path, "%s/%s", h->certs, files[i].file) < 0)
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+		if (files[i].file && curl_easy_setopt(easy, files[i].option, files[i].file))
 			return -ENOMEM;
-		if (curl_easy_setopt(easy, files[i].option, path))
-			return -ENOMEM;
+	if (h->unverified) {
+		curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+		curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
 	}
 	return 0;
 }
@@ -186,7 +187,7 @@ static int prepare(const struct http *h, CURL *easy, const char *path)
 		return -ENOMEM;
 	if (h->socket && curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, h->socket))
 		return -ENOMEM;
-	if (h->certs && set_tls(h, easy))
+	if (h->tls && set_tls(h, easy))
 		return -ENOMEM;
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(easy, CURLOPT_PROXY, "");
@@ -263,14 +264,15 @@ out:
 	return code;
 }
 
-/* May this try be followed by another? A call that never left may, whatever it is. */
+/* May this try be followed by another? A call that never left may, whatever it is, and so may one
+ * that was refused because the engine is not ready (503). */
 static bool transient(const struct http_call *c, CURLcode code, long status)
 {
 	bool again = c->repeatable || !strcmp(c->method, "GET");
 
 	switch (code) {
 	case CURLE_OK:
-		return again && status >= 502 && status <= 504;
+		return status == 503 || (again && (status == 502 || status == 504));
 	case CURLE_COULDNT_CONNECT:
 	case CURLE_COULDNT_RESOLVE_HOST:
 		return true;
@@ -348,6 +350,8 @@ int http_status_err(long status, const void *body, size_t n, struct err *err)
 		code = EINVAL;
 	else if (status >= 500)
 		code = EIO;
+	if (message && strcasestr(message, "no space left on device"))
+		code = ENOSPC;
 	if (message && *message)
 		return err_set(err, code, "%s", message);
 	len = n > 200 ? 200 : (int)n;

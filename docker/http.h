@@ -4,6 +4,7 @@
 
 #include "common/buf.h"
 #include "common/err.h"
+#include "sandbox/engine.h"
 
 #include <cjson/cJSON.h>
 #include <curl/curl.h>
@@ -34,6 +35,8 @@ struct http_reply {
 /* host: unix:///path or tcp://name:port. Does not connect. */
 int http_new(const char *host, struct http **h, struct err *err);
 void http_free(struct http *h);
+/* As the place says, for TCP; not while other threads call. */
+int http_set_tls(struct http *h, const struct engine_place *place, struct err *err);
 const char *http_host(const struct http *h);
 bool http_is_tls(const struct http *h);
 /* "1.41"; before, calls go without a version. Not while other threads call. */

@@ -3,15 +3,19 @@
 #include "docker/images.h"
 
 #include "common/cleanup.h"
+#include "common/log.h"
+#include "docker/credentials.h"
 #include "docker/follow.h"
 #include "docker/json.h"
 #include "docker/objects.h"
+#include "docker/progress.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-#define LINE_MAX_LEN 256
+#define AUTH_MAX (512u << 10)
 
 static int inspect(struct docker *d, const char *image, cJSON **out, struct err *err)
 {
@@ -35,11 +39,31 @@ static int inspect(struct docker *d, const char *image, cJSON **out, struct err 
 	return rc;
 }
 
-int docker_image_check(struct engine *e, const char *image, struct err *err)
+/* "linux/arm64/v8" beside what an image says of itself. A variant that either leaves out is any. */
+static bool is_for(const cJSON *j, const char *platform)
+{
+	const char *const have[] = {
+		json_string(j, "Os"), json_string(j, "Architecture"), json_string(j, "Variant")};
+
+	for (size_t i = 0; i < 3 && *platform; i++) {
+		size_t len = strcspn(platform, "/");
+
+		if (have[i] && *have[i] &&
+			(strlen(have[i]) != len || strncasecmp(have[i], platform, len) != 0))
+			return false;
+		platform += len + (platform[len] == '/');
+	}
+	return true;
+}
+
+int docker_image_check(struct engine *e, const char *image, const char *platform, struct err *err)
 {
 	cleanup_json cJSON *j = NULL;
+	int rc = inspect(docker_of(e), image, &j, err);
 
-	return inspect(docker_of(e), image, &j, err);
+	if (rc == 0 && platform && !is_for(j, platform))
+		return err_set(err, ENOENT, "the engine's image %s is not for %s", image, platform);
+	return rc;
 }
 
 int image_user(struct docker *d, const char *image, char **user, struct err *err)
@@ -77,81 +101,104 @@ int image_split(const char *image, char **name, char **tag)
 
 struct pull {
 	struct objects objects;
-	bool (*progress)(void *arg, const char *line);
-	void *arg;
-	char line[LINE_MAX_LEN]; /* the last one */
+	struct progress progress;
+	const struct engine_fetcher *fetcher;
 	struct err *err;
 };
 
-static int report(struct pull *p)
+int image_failure(const char *words, struct err *err)
 {
-	if (p->progress && !p->progress(p->arg, p->line))
-		return err_set(p->err, EINTR, "the pull was interrupted");
-	return 0;
+	static const struct {
+		const char *words;
+		int code;
+	} known[] = {{"unauthorized", EACCES}, {"no basic auth", EACCES}, {"denied", EACCES},
+		{"authentication required", EACCES}, {"not found", ENOENT},
+		{"manifest unknown", ENOENT}, {"does not exist", ENOENT},
+		{"no matching manifest", ENOENT}, {"no space left", ENOSPC}};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (strcasestr(words, known[i].words))
+			return err_set(err, known[i].code, "%s", words);
+	return err_set(err, EIO, "%s", words);
 }
 
 /* A failure inside the stream: the status line had been good. */
-static int failure(struct pull *p, const char *words)
-{
-	bool missing = strcasestr(words, "not found") || strcasestr(words, "manifest unknown") ||
-		       strcasestr(words, "does not exist");
-
-	return err_set(p->err, missing ? ENOENT : EIO, "%s", words);
-}
-
 static int on_object(void *arg, const cJSON *o)
 {
 	struct pull *p = arg;
-	const char *error = json_string(o, "error"), *status = json_string(o, "status");
-	const char *id = json_string(o, "id");
-	const cJSON *detail = json_object(o, "progressDetail");
-	int64_t current, total;
-	char count[64] = "";
+	const char *error = json_string(o, "error");
 
 	if (error)
-		return failure(p, error);
-	if (!status)
-		status = json_string(o, "stream"); /* Podman's word for it */
-	if (!status)
-		return 0;
-	if (json_int(detail, "current", &current) && json_int(detail, "total", &total))
-		snprintf(count, sizeof(count), " %lld/%lld", (long long)current, (long long)total);
-	snprintf(p->line, sizeof(p->line), "%.150s%s%.32s%s", status, id ? " " : "", id ? id : "",
-		count);
-	for (char *c = p->line; *c; c++)
-		if ((unsigned char)*c < 0x20)
-			*c = ' ';
-	return report(p);
+		return image_failure(error, p->err);
+	if (progress_feed(&p->progress, o))
+		p->fetcher->pulled(
+			p->fetcher->arg, p->progress.percent, p->progress.bytes, p->progress.total);
+	return 0;
+}
+
+int image_feed(struct objects *o, const void *data, size_t n, const char *what, struct err *err)
+{
+	int rc = objects_feed(o, data, n);
+
+	if (rc == -EPROTO)
+		return err_set(err, EPROTO, "the engine's report of the %s is not JSON", what);
+	if (rc == -ENOMEM)
+		return err_set(err, ENOMEM, "out of memory");
+	return rc;
+}
+
+int image_end(const struct objects *o, int rc, int stop_fd, const char *what, struct err *err)
+{
+	if ((rc == 0 || rc == -EINTR) && follow_stopped(stop_fd))
+		return err_set(err, EINTR, "the %s was interrupted", what);
+	if (rc == 0 && o->depth)
+		return err_set(
+			err, EPROTO, "the engine's report of the %s ends in the middle", what);
+	return rc;
+}
+
+void image_told(const struct err *why, struct err *err)
+{
+	struct err all = *err;
+
+	if (why->code)
+		err_set(err, all.code, "%.250s (%.200s)", all.msg, why->msg);
 }
 
 static int on_data(void *arg, const void *data, size_t n)
 {
 	struct pull *p = arg;
-	int rc = objects_feed(&p->objects, data, n);
 
-	if (rc == -EPROTO)
-		return err_set(p->err, EPROTO, "the engine's report of the pull is not JSON");
-	if (rc == -ENOMEM)
-		return err_set(p->err, ENOMEM, "out of memory");
-	return rc;
+	return image_feed(&p->objects, data, n, "pull", p->err);
 }
 
-static int on_tick(void *arg)
+/* The head with what is kept for the registry, or NULL for none. A helper that fails is told of
+ * where the pull fails too: an image that all may have needs none. */
+static char *auth_header(const char *config, const char *image, int stop_fd, struct err *why)
 {
-	return report(arg); /* so that whoever waits can end it */
-}
-
-int docker_image_pull(struct engine *e, const char *image,
-	bool (*progress)(void *arg, const char *line), void *arg, struct err *err)
-{
-	cleanup_free char *name = NULL, *tag = NULL, *path = NULL;
-	struct pull p = {.progress = progress, .arg = arg, .err = err};
-	struct follow_sink sink = {.data = on_data, .tick = on_tick, .arg = &p, .stop_fd = -1};
+	cleanup_free char *registry = credentials_registry(image);
 	struct buf b;
-	int rc;
 
-	if (image_split(image, &name, &tag))
-		return err_set(err, ENOMEM, "out of memory");
+	buf_init(&b, AUTH_MAX);
+	buf_puts(&b, "X-Registry-Auth: ");
+	if (!registry || credentials_header(config, registry, stop_fd, &b, why) < 0 ||
+		(b.len && b.data[b.len - 1] == ' ')) {
+		buf_fini(&b);
+		return NULL;
+	}
+	return buf_steal(&b);
+}
+
+static char *pull_path(const char *image, const char *platform, struct err *err)
+{
+	cleanup_free char *name = NULL, *tag = NULL;
+	struct buf b;
+	char *path;
+
+	if (image_split(image, &name, &tag)) {
+		err_set(err, ENOMEM, "out of memory");
+		return NULL;
+	}
 	buf_init(&b, 8192);
 	buf_puts(&b, "/images/create?fromImage=");
 	http_escape(&b, name, false);
@@ -159,14 +206,63 @@ int docker_image_pull(struct engine *e, const char *image,
 		buf_puts(&b, "&tag=");
 		http_escape(&b, tag, false);
 	}
+	if (platform) {
+		buf_puts(&b, "&platform=");
+		http_escape(&b, platform, false);
+	}
 	path = buf_steal(&b);
 	if (!path)
-		return err_set(err, EINVAL, "image name %.40s... is too long", image);
-	snprintf(p.line, sizeof(p.line), "Pulling %.200s", image);
+		err_set(err, EINVAL, "image name %.40s... is too long", image);
+	return path;
+}
+
+/* The answer's own words may stand for a code that its status does not tell. */
+static int refine(int rc, struct err *err)
+{
+	struct err said = *err;
+
+	return rc == -EIO ? image_failure(said.msg, err) : rc;
+}
+
+/* Podman is content with an image for another platform if the registry has no other. */
+static int pulled_for(struct engine *e, const char *image, const char *platform, struct err *err)
+{
+	int rc = docker_image_check(e, image, platform, err);
+
+	if (rc == -ENOENT)
+		return err_set(err, ENOENT, "cannot pull %s: it is not for %s", image, platform);
+	return rc;
+}
+
+int docker_image_pull(struct engine *e, const char *image, const char *platform,
+	const struct engine_fetcher *f, struct err *err)
+{
+	struct err why = {0};
+	struct pull p = {.fetcher = f, .err = err};
+	cleanup_free char *path = pull_path(image, platform, err);
+	cleanup_free char *header =
+		path ? auth_header(docker_of(e)->config, image, f->stop_fd, &why) : NULL;
+	struct follow_request req = {
+		.method = "POST", .path = path, .header = header, .retry = true};
+	struct follow_sink sink = {.data = on_data, .arg = &p, .stop_fd = f->stop_fd};
+	int rc;
+
+	if (!path)
+		return -err->code;
+	if (why.code)
+		log_warn("credentials for %s: %s", image, why.msg);
 	objects_init(&p.objects, on_object, &p);
-	rc = follow(docker_of(e)->http, "POST", path, &sink, err);
+	rc = follow(docker_of(e)->http, &req, &sink, err);
+	rc = image_end(&p.objects, rc, f->stop_fd, "pull", err);
 	objects_fini(&p.objects);
-	if (rc && rc != -EINTR && err)
-		err_prefix(err, "cannot pull %s", image);
+	if (header)
+		explicit_bzero(header, strlen(header));
+	if (!rc && platform)
+		return pulled_for(e, image, platform, err);
+	if (!rc || rc == -EINTR)
+		return rc;
+	rc = refine(rc, err);
+	err_prefix(err, "cannot pull %s", image);
+	image_told(&why, err);
 	return rc;
 }

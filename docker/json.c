@@ -100,3 +100,11 @@ void json_add_uint(struct json_builder *b, cJSON *to, const char *key, uint64_t 
 	snprintf(text, sizeof(text), "%" PRIu64, v);
 	put(b, to, key, cJSON_CreateRaw(text));
 }
+
+void json_add_int(struct json_builder *b, cJSON *to, const char *key, int64_t v)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRId64, v);
+	put(b, to, key, cJSON_CreateRaw(text));
+}

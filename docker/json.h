@@ -34,3 +34,4 @@ cJSON *json_add_array(struct json_builder *b, cJSON *to, const char *key);
 void json_add_string(struct json_builder *b, cJSON *to, const char *key, const char *s);
 void json_add_bool(struct json_builder *b, cJSON *to, const char *key, bool v);
 void json_add_uint(struct json_builder *b, cJSON *to, const char *key, uint64_t v);
+void json_add_int(struct json_builder *b, cJSON *to, const char *key, int64_t v);

@@ -92,6 +92,8 @@ int name_encode(const char *namespace, const char *dirname, enum engine_mark mar
 		buf_puts(&b, "_p");
 	else if (mark == ENGINE_MARK_STOPPED)
 		buf_puts(&b, "_s");
+	else if (mark == ENGINE_MARK_IDLE)
+		buf_puts(&b, "_i");
 	return finish(&b, name);
 }
 
@@ -113,6 +115,8 @@ static int unescape(const char *s, struct buf *b, enum engine_mark *mark)
 			*mark = ENGINE_MARK_PAUSED;
 		else if (*s == 's' && !s[1])
 			*mark = ENGINE_MARK_STOPPED;
+		else if (*s == 'i' && !s[1])
+			*mark = ENGINE_MARK_IDLE;
 		else
 			return -EINVAL;
 	}

@@ -8,8 +8,9 @@
  *
  * Engines allow [a-zA-Z0-9][a-zA-Z0-9_.-]*, so '_' is our escape: "__" is '_', "_a" is '@', "_c" is
  * ':', and in the namespace "_d" is '-', so that the first '-' behind it ends it. A mark is "_p"
- * (paused) or "_s" (stopped) at the end; a container that is to be removed is called "_x" and its
- * id, which frees its name at once. The decoder is strict: what it does not take is not ours.
+ * (paused), "_s" (stopped) or "_i" (either, for idleness) at the end; a container that is to be
+ * removed is called "_x" and its id, which frees its name at once. The decoder is strict: what it
+ * does not take is not ours.
  */
 #pragma once
 

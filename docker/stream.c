@@ -13,6 +13,7 @@
 #include "docker/head.h"
 
 #include "common/cleanup.h"
+#include "sandbox/loop.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,7 +21,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define UPGRADE_MS 30000
 #define EARLY_MAX  65536u
@@ -135,8 +135,8 @@ static ssize_t stream_read(struct stream *stream, void *p, size_t n)
 		}
 		if (got > 0 && !s->refused)
 			return got;
-		if (got > 0)
-			demux_say(&s->demux, p, (size_t)got);
+		if (got > 0 && demux_say(&s->demux, p, (size_t)got))
+			return s->demux.error;
 	}
 }
 
@@ -157,19 +157,11 @@ static void stream_close(struct stream *stream)
 	free(s);
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* 0 when ready; -EHOSTDOWN at the deadline. */
 static int wait_fd(struct docker_stream *s, short events, int64_t deadline)
 {
 	struct pollfd p = {.fd = s->stream.fd, .events = events};
-	int64_t left = deadline - now_ms();
+	int64_t left = deadline - loop_now_ms();
 	int n = left > 0 ? poll(&p, 1, (int)left) : 0;
 
 	return n > 0 || (n < 0 && errno == EINTR) ? 0 : -EHOSTDOWN;
@@ -207,8 +199,7 @@ static ssize_t more(struct docker_stream *s, int64_t deadline)
 			return -EHOSTDOWN;
 	if (got < 0)
 		return -EHOSTDOWN;
-	s->early.len += (size_t)got;
-	s->early.data[s->early.len] = 0;
+	buf_commit(&s->early, (size_t)got);
 	return got;
 }
 
@@ -217,6 +208,9 @@ static int refusal(struct docker_stream *s, const struct head *h, int64_t deadli
 {
 	const char *json, *end;
 
+	if (h->status < 400)
+		return err_set(err, EPROTO, "the engine answered with status %d, not with a stream",
+			h->status);
 	while (h->length < 0 || (int64_t)s->early.len < h->length)
 		if (more(s, deadline) <= 0 || (h->chunked && strchr((char *)s->early.data, '}')))
 			break;
@@ -253,7 +247,7 @@ static int read_head(struct docker_stream *s, int64_t deadline, struct err *err)
 static int upgrade(struct docker_stream *s, struct docker *d, const char *exec, struct err *err)
 {
 	static const char body[] = "{\"Detach\":false,\"Tty\":false}";
-	int64_t deadline = now_ms() + UPGRADE_MS;
+	int64_t deadline = loop_now_ms() + UPGRADE_MS;
 	char request[512];
 	int n;
 
@@ -292,13 +286,10 @@ static int open_socket(struct docker_stream *s, struct docker *d, struct err *er
 int docker_connect(struct engine *e, const char *id, struct stream **out, struct err *err)
 {
 	struct docker *d = docker_of(e);
-	struct docker_stream *s;
+	struct docker_stream *s = calloc(1, sizeof(*s));
 	char exec[EXEC_ID_MAX];
-	int rc = exec_create(d, id, exec, err);
+	int rc;
 
-	if (rc)
-		return rc;
-	s = calloc(1, sizeof(*s));
 	if (!s)
 		return err_set(err, ENOMEM, "out of memory");
 	s->stream = (struct stream){.fd = -1,
@@ -310,7 +301,9 @@ int docker_connect(struct engine *e, const char *id, struct stream **out, struct
 	pthread_mutex_init(&s->lock, NULL);
 	buf_init(&s->early, EARLY_MAX);
 	demux_init(&s->demux);
+	/* The connection first: the engine keeps an exec that is never started. */
 	rc = open_socket(s, d, err);
+	rc = rc ? rc : exec_create(d, id, exec, err);
 	rc = rc ? rc : upgrade(s, d, exec, err);
 	if (rc) {
 		stream_close(&s->stream);

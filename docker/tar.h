@@ -6,6 +6,7 @@
 #include "common/err.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Appends to out a tar of one regular file, owned by root. */
@@ -15,3 +16,6 @@ int tar_make(
 /* The content of the first regular file in a tar, appended to out, and its mode. -ENOENT: there is
  * none. -EPROTO: this is no tar. */
 int tar_read(const void *p, size_t n, struct buf *out, mode_t *mode, struct err *err);
+
+/* The same of size bytes of the file `from`, into the file `to`; memory does not grow with it. */
+int tar_make_file(const char *name, mode_t mode, int from, uint64_t size, int to, struct err *err);

@@ -3,6 +3,7 @@
 
 #include "common/cleanup.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #define PF_SIGNALED 0x400
+#define FDS_MAX	    4096 /* a worker looks at no more of them */
 
 /* All of a small /proc file. False: no such thread. */
 static bool slurp(pid_t tid, const char *what, char *text, size_t size)
@@ -82,6 +84,32 @@ pid_t caller_process(pid_t tid)
 	if (tid <= 0 || !slurp(tid, "status", status, sizeof(status)))
 		return 0;
 	return (pid_t)field(status, "\nTgid:", 10);
+}
+
+int caller_writes(pid_t tid, uint64_t ino)
+{
+	char path[sizeof("/proc//fdinfo") + 11], info[1024];
+	int writes = 0;
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo", (int)tid);
+	d = tid > 0 ? opendir(path) : NULL;
+	if (!d)
+		return -1;
+	for (int k = 0; !writes && (e = readdir(d)); k++) {
+		char what[sizeof("fdinfo/") + 10];
+
+		snprintf(what, sizeof(what), "fdinfo/%.10s", e->d_name); /* a number */
+		if (*e->d_name == '.' || !slurp(tid, what, info, sizeof(info)))
+			continue; /* it has been closed */
+		if (k >= FDS_MAX || !field(info, "\nino:", 10))
+			writes = -1; /* too many, or a kernel that does not say */
+		else if (field(info, "\nino:", 10) == ino)
+			writes = (field(info, "\nflags:", 8) & O_ACCMODE) != O_RDONLY;
+	}
+	closedir(d);
+	return writes;
 }
 
 bool caller_killed(pid_t tid)

@@ -10,22 +10,20 @@
 #include "common/log.h"
 #include "fs/box.h"
 #include "fs/op.h"
+#include "fs/tell.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 #include <utlist.h>
 
-#define LINGER_S     2	/* how long a thread waits for more */
-#define UNSEEN_TRIES 10 /* see tell_node */
-#define NOTIFY_INC_EPOCH \
-	8 /* of the kernel from protocol 7.44 on; libfuse 3.14 has no name for it */
+#define LINGER_S       2 /* how long a thread waits for more */
 #define AGAIN_AFTER_MS 200
 #define HOLD_MS	       3000   /* for changes that were counted: then they do not come */
 #define PACE_NS	       500000 /* an agent that always has something cannot keep us busy */
+#define REST_ALL_MS    50u
+#define REST_MAX_MS    500u
 
 struct batch {
 	struct batch *next;
@@ -34,6 +32,9 @@ struct batch {
 	bool all;	/* everything; then no body */
 	void (*then)(void *arg);
 	void *arg;
+	struct inode
+		*dir; /* a reference; not NULL: the host's own doing in it: the body is a name */
+	struct inode *moved; /* out of dir; a reference; then no name */
 	size_t len;
 	uint8_t body[];
 };
@@ -75,7 +76,7 @@ struct changes {
 	bool patience;		     /* a timer looks after them */
 };
 
-static void ask_again(struct changes *c);
+static void ask(struct changes *c);
 static void be_patient(struct changes *c);
 
 static int64_t now_ns(void)
@@ -84,6 +85,13 @@ static int64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void batch_free(struct batch *b)
+{
+	inode_put(b->dir);
+	inode_put(b->moved);
+	free(b);
 }
 
 struct changes *changes_new(struct fs *fs, struct itable *t, struct sandbox *sb)
@@ -109,7 +117,7 @@ void changes_free(struct changes *c)
 		return;
 	while ((b = c->first)) {
 		c->first = b->next;
-		free(b);
+		batch_free(b);
 	}
 	pthread_cond_destroy(&c->more);
 	pthread_mutex_destroy(&c->lock);
@@ -178,135 +186,76 @@ static void release(struct changes *c)
 	}
 }
 
-/* --- telling the kernel -------------------------------------------------------------------------
- */
-
-static fuse_ino_t number(const struct inode *i)
-{
-	return i == i->fs->root ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)i;
-}
-
 void changes_tell_attr(struct inode *i)
 {
-	fuse_lowlevel_notify_inval_inode(i->fs->session, number(i), -1, 0);
+	fuse_lowlevel_notify_inval_inode(i->fs->session, tell_number(i), -1, 0);
 }
 
-/* An entry that has just been given to the kernel is not known there before its caller has run, and
- * nothing tells when that is: so it is tried again, for a moment. */
-static void tell_node(struct changes *c, struct inode *i, bool data)
+static bool closing(const void *arg)
 {
-	static const struct timespec moment = {.tv_nsec = 1000000};
+	const struct changes *c = arg;
 
-	for (int k = 0; k < UNSEEN_TRIES; k++) {
-		int r = fuse_lowlevel_notify_inval_inode(
-			c->fs->session, number(i), data ? 0 : -1, 0);
-
-		if (r != -ENOENT || !inode_is_known(i))
-			return;
-		nanosleep(&moment, NULL);
-	}
+	return c->fs->threads->closing;
 }
 
-/* same: the name is right, but is to be looked up again before it is used. libfuse reads the byte
- * after the name too, which in a message is another's. */
-static void tell_name(struct changes *c, struct inode *dir, const char *name, size_t len, bool same)
+/* What the agent of a removed sandbox says is of no use either. */
+static bool useless(const void *arg)
 {
-	struct fuse_session *se = c->fs->session;
-	char text[PROTO_NAME_MAX + 1];
+	const struct changes *c = arg;
 
-	if (!S_ISDIR(dir->type) || len > PROTO_NAME_MAX)
-		return;
-	memcpy(text, name, len);
-	text[len] = 0;
-	if (!same || fuse_lowlevel_notify_expire_entry(
-			     se, number(dir), text, len, FUSE_LL_EXPIRE_ONLY) == -ENOSYS)
-		fuse_lowlevel_notify_inval_entry(se, number(dir), text, len);
+	return closing(c) || box_is_husk(c->sb);
 }
 
-/* A new enough kernel asks again for every name of the mount. */
-static bool tell_epoch(struct changes *c)
+/* Returns how long to rest afterwards, in ms. An agent that has much to say gets half of a thread's
+ * time at most; and one that says again and again that everything has changed costs the others,
+ * whose names are looked up anew each time, not much. */
+static unsigned tell_batch(struct changes *c, const struct batch *b)
 {
-	struct {
-		uint32_t len;
-		int32_t code;
-		uint64_t unique;
-	} out = {.len = sizeof(out), .code = NOTIFY_INC_EPOCH};
-
-	return write(fuse_session_fd(c->fs->session), &out, sizeof(out)) == (ssize_t)sizeof(out);
-}
-
-/* Else the trees' own names: what is beneath goes with them. */
-static void tell_roots(struct changes *c)
-{
-	struct inode *box = inode_fixed_known(c->table, &sandbox_ops, 0);
-	struct inode *dot = inode_fixed_known(c->fs->table, &dot_rootfs_ops, 0);
-	struct sandbox_info info;
-
-	if (box)
-		tell_name(c, box, "workspace", strlen("workspace"), false);
-	if (dot && sandbox_info(c->sb, &info) == 0) {
-		tell_name(c, dot, info.name, strlen(info.name), false);
-		sandbox_info_fini(&info);
-	}
-	inode_put(box);
-	inode_put(dot);
-}
-
-static void tell_all(struct changes *c)
-{
-	struct inode **all;
-	size_t n;
-
-	if (!tell_epoch(c))
-		tell_roots(c);
-	while (inode_all(c->table, &all, &n) < 0)
-		sleep(1); /* no memory: but it must be told */
-	for (size_t k = 0; k < n; k++) {
-		fuse_lowlevel_notify_inval_inode(c->fs->session, number(all[k]), 0, 0);
-		inode_put(all[k]);
-	}
-	free(all);
-}
-
-static void tell_batch(struct changes *c, const struct batch *b)
-{
-	struct wire_in in = wire_in(b->body, b->len);
+	struct telling t = {.fs = c->fs,
+		.table = c->table,
+		.sb = c->sb,
+		.useless = b->epoch ? useless : closing,
+		.arg = c};
+	int64_t since = now_ns(), ms;
+	bool all = false;
 
 	if (b->all)
-		tell_all(c);
-	while (in.p < in.end && !in.bad) {
-		struct proto_change p;
-		struct inode *i;
-
-		proto_get_change(&in, &p);
-		if (p.kind == PROTO_CHANGE_ALL) {
-			tell_all(c);
-			continue;
-		}
-		i = inode_by_node(c->table, p.node);
-		if (!i)
-			continue; /* forgotten meanwhile */
-		if (proto_change_named(p.kind))
-			tell_name(c, i, (const char *)p.name, p.name_len,
-				p.kind == PROTO_CHANGE_SIZE);
-		else
-			tell_node(c, i, p.kind == PROTO_CHANGE_DATA);
-		inode_put(i);
-	}
+		tell_all(&t);
+	else if (b->moved)
+		tell_moved(&t, b->dir, b->moved);
+	else if (b->dir)
+		tell_name(&t, b->dir, (const char *)b->body, b->len, false);
+	else
+		all = tell_body(&t, b->body, b->len);
+	ms = (now_ns() - since) / 1000000;
+	if (all && ms < REST_ALL_MS)
+		ms = REST_ALL_MS;
+	return ms < REST_MAX_MS ? (unsigned)ms : REST_MAX_MS;
 }
 
 /* --- the thread ---------------------------------------------------------------------------------
  */
 
-/* The next batch; NULL: there has been none for a while, and the thread is no longer the thread. */
-static struct batch *next_batch(struct changes *c)
+static struct timespec from_now(int64_t ns)
 {
-	struct timespec until;
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	ns += t.tv_nsec;
+	t.tv_sec += ns / 1000000000;
+	t.tv_nsec = ns % 1000000000;
+	return t;
+}
+
+/* The next batch. NULL: it is time to ask (ask_at, if that is not 0), or there has been none for a
+ * while, and the thread is no longer the thread. */
+static struct batch *next_batch(struct changes *c, int64_t ask_at)
+{
+	int64_t wait = ask_at ? ask_at - now_ns() : LINGER_S * INT64_C(1000000000);
+	struct timespec until = from_now(wait > 0 ? wait : 0);
 	struct batch *b;
 	int r = 0;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += LINGER_S;
 	pthread_mutex_lock(&c->lock);
 	while (!c->first && r == 0 && !c->fs->threads->closing)
 		r = pthread_cond_timedwait(&c->more, &c->lock, &until);
@@ -315,7 +264,7 @@ static struct batch *next_batch(struct changes *c)
 		c->first = b->next;
 		if (!c->first)
 			c->last = &c->first;
-	} else {
+	} else if (!ask_at) {
 		c->running = false;
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -358,27 +307,49 @@ static void join_ended(struct changes_threads *t)
 	}
 }
 
+/* Returns when the agent is to be asked for more; 0: not for this. */
+static int64_t work_off(struct changes *c, struct batch *b)
+{
+	unsigned rest_ms = c->fs->threads->closing ? 0 : tell_batch(c, b);
+	int64_t ask_at = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (b->epoch == c->epoch && b->seq > c->told)
+		c->told = b->seq;
+	pthread_mutex_unlock(&c->lock);
+	release(c);
+	if (b->then)
+		b->then(b->arg);
+	if (b->epoch) {
+		ask_at = now_ns() + rest_ms * INT64_C(1000000);
+		if (ask_at < c->asked_ns + PACE_NS)
+			ask_at = c->asked_ns + PACE_NS;
+	}
+	batch_free(b);
+	return ask_at;
+}
+
 static void *run(void *arg)
 {
 	struct teller *me = arg;
 	struct changes *c = me->c;
 	struct changes_threads *t = c->fs->threads;
 	struct sandbox *sb = c->sb;
-	struct batch *b;
+	int64_t ask_at = 0;
 
-	while ((b = next_batch(c))) {
-		if (!t->closing)
-			tell_batch(c, b);
-		pthread_mutex_lock(&c->lock);
-		if (b->epoch == c->epoch && b->seq > c->told)
-			c->told = b->seq;
-		pthread_mutex_unlock(&c->lock);
-		release(c);
-		if (b->then)
-			b->then(b->arg);
-		if (b->epoch)
-			ask_again(c);
-		free(b);
+	for (;;) {
+		struct batch *b = next_batch(c, ask_at);
+		int64_t at = b ? work_off(c, b) : 0;
+
+		if (at)
+			ask_at = at; /* one question, so one answer at a time */
+		if (!b && !ask_at)
+			break;
+		if (ask_at && (t->closing || now_ns() >= ask_at)) {
+			ask_at = 0;
+			if (!t->closing)
+				ask(c);
+		}
 	}
 	thread_unlist(c);
 	sandbox_put(sb); /* and c may be gone */
@@ -448,6 +419,12 @@ static void ensure_thread(struct changes *c)
 
 static void put_batch(struct changes *c, struct batch *b)
 {
+	if (c->fs->threads->closing) { /* there may be no thread any more */
+		if (b->then)
+			b->then(b->arg);
+		batch_free(b);
+		return;
+	}
 	b->next = NULL;
 	pthread_mutex_lock(&c->lock);
 	*c->last = b;
@@ -468,6 +445,37 @@ void changes_drop_all(struct changes *c, void (*then)(void *arg), void *arg)
 	} else if (then) {
 		then(arg);
 	}
+}
+
+void changes_settle(struct inode *dir, struct inode *moved)
+{
+	struct batch *b = calloc(1, sizeof(*b));
+
+	if (!b) { /* then it stays so */
+		inode_put(moved);
+		return;
+	}
+	inode_get(dir);
+	b->dir = dir;
+	b->moved = moved;
+	put_batch(itable_changes(dir->table), b);
+}
+
+void changes_tell_name(struct inode *dir, const char *name)
+{
+	struct changes *c = itable_changes(dir->table);
+	size_t n = name ? strlen(name) : 0;
+	struct batch *b = name ? calloc(1, sizeof(*b) + n + 1) : NULL;
+
+	if (!b) {
+		changes_drop_all(c, NULL, NULL);
+		return;
+	}
+	inode_get(dir);
+	b->dir = dir;
+	b->len = n;
+	memcpy(b->body, name, n + 1);
+	put_batch(c, b);
 }
 
 /* --- asking the agent ---------------------------------------------------------------------------
@@ -601,15 +609,6 @@ static void ask(struct changes *c)
 	}
 }
 
-static void ask_again(struct changes *c)
-{
-	int64_t pause = c->asked_ns + PACE_NS - now_ns();
-
-	if (pause > 0)
-		nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-	ask(c);
-}
-
 void changes_up(struct changes *c)
 {
 	bool start;
@@ -638,7 +637,7 @@ struct changes_threads *changes_threads_new(void)
 	return t;
 }
 
-void changes_threads_end(struct fs *fs)
+void changes_threads_close(struct fs *fs)
 {
 	struct changes_threads *t = fs->threads;
 
@@ -649,10 +648,26 @@ void changes_threads_end(struct fs *fs)
 		pthread_cond_signal(&c->more);
 		pthread_mutex_unlock(&c->lock);
 	}
-	while (t->n)
-		pthread_cond_wait(&t->none, &t->lock);
+	pthread_mutex_unlock(&t->lock);
+}
+
+bool changes_threads_end(struct fs *fs, int patience_ms)
+{
+	struct changes_threads *t = fs->threads;
+	struct timespec until;
+	bool ended;
+	int r = 0;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += patience_ms / 1000;
+	pthread_mutex_lock(&t->lock);
+	while (t->n && r == 0)
+		r = patience_ms < 0 ? pthread_cond_wait(&t->none, &t->lock)
+				    : pthread_cond_timedwait(&t->none, &t->lock, &until);
+	ended = t->n == 0;
 	pthread_mutex_unlock(&t->lock);
 	join_ended(t);
+	return ended;
 }
 
 void changes_threads_free(struct changes_threads *t)

@@ -39,7 +39,17 @@ void changes_drop_all(struct changes *c, void (*then)(void *arg), void *arg);
  * Never waits. */
 void changes_tell_attr(struct inode *i);
 
-/* For a mount: end returns when no thread tells the kernel anything any more. */
+/* A rename out of dir has been answered, and moved went down by it: inode_settled() when the kernel
+ * has done so. Takes the reference. */
+void changes_settle(struct inode *dir, struct inode *moved);
+
+/* A name in dir has changed by an operation of the host's whose caller was told EINTR: the kernel
+ * does not know. name may be NULL: no memory. */
+void changes_tell_name(struct inode *dir, const char *name);
+
+/* For a mount: after close nothing more is begun; end returns when no thread tells the kernel
+ * anything any more; false: some do after that time (-1: it waits). */
 struct changes_threads *changes_threads_new(void);
-void changes_threads_end(struct fs *fs);
+void changes_threads_close(struct fs *fs);
+bool changes_threads_end(struct fs *fs, int patience_ms);
 void changes_threads_free(struct changes_threads *t);

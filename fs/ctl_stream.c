@@ -1,42 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* stdout, stderr and output of the last command: read from the agent as they are asked for. An open
- * file stays with the command that was the last when it was opened. */
+/* stdout, stderr and output of the last command, or of a job: read from the agent as they are asked
+ * for. An open file stays with the command that was the last when it was opened; a poll of it waits
+ * for more than was read. */
 #include "fs/ctl.h"
+
+#include "fs/poller.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-
-struct reading {
-	uint64_t job; /* 0: no command has run */
-};
 
 static unsigned stream_of(const struct inode *i)
 {
 	return i->which - CTL_STDOUT + PROTO_STREAM_STDOUT;
 }
 
-static struct reading *reading_of(const struct fuse_file_info *fi)
+static struct poller *reading_of(const struct fuse_file_info *fi)
 {
-	return fi ? (struct reading *)(uintptr_t)fi->fh : NULL;
-}
-
-static bool get_job(struct op *op, struct wire_in *body, struct proto_job *j)
-{
-	proto_get_job(body, j);
-	if (!wire_end(body)) {
-		proto_job_fini(j);
-		return false;
-	}
-	itable_remember_job(op->ino->table, j);
-	return true;
+	return fi ? (struct poller *)(uintptr_t)fi->fh : NULL;
 }
 
 static enum op_outcome reply_size(struct op *op, fuse_req_t req, struct wire_in *body)
 {
 	struct proto_job j;
 
-	if (!get_job(op, body, &j))
+	if (!ctl_get_job(op, body, &j))
 		return OP_BAD;
 	if (req)
 		ctl_answer(req, op->ino, j.size[stream_of(op->ino)], (enum answer)op->flags);
@@ -46,8 +34,9 @@ static enum op_outcome reply_size(struct op *op, fuse_req_t req, struct wire_in 
 
 static enum op_outcome size_unknown(struct op *op, fuse_req_t req, int r)
 {
-	(void)r;
-	if (req)
+	if (req && r == -ENOENT && op->ino->job)
+		fuse_reply_err(req, ENOENT);
+	else if (req)
 		ctl_answer(req, op->ino, 0, (enum answer)op->flags);
 	return OP_DONE;
 }
@@ -55,40 +44,45 @@ static enum op_outcome size_unknown(struct op *op, fuse_req_t req, int r)
 static void stream_measure(
 	fuse_req_t req, struct inode *i, struct fuse_file_info *fi, enum answer how)
 {
-	struct reading *rd = reading_of(fi);
+	struct poller *rd = reading_of(fi);
 	struct op *op;
 
 	if (rd && !rd->job) {
 		ctl_answer(req, i, 0, how);
 		return;
 	}
-	op = ctl_ask_job(req, i, rd ? rd->job : 0, reply_size, size_unknown);
+	op = ctl_ask_job(req, i, rd ? rd->job : i->job, reply_size, size_unknown);
 	if (op) {
 		op->flags = how;
 		op_send_now(op);
 	}
 }
 
+static void reading_free(struct poller *p)
+{
+	free(p);
+}
+
 static void reply_open(struct op *op, fuse_req_t req, uint64_t job)
 {
-	struct reading *rd = malloc(sizeof(*rd));
+	struct poller *rd = malloc(sizeof(*rd));
 
 	if (!rd) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	rd->job = job;
+	poller_init(rd, op->sb, job, (uint8_t)stream_of(op->ino), 0, reading_free);
 	op->fi.fh = (uint64_t)(uintptr_t)rd;
 	op->fi.direct_io = 1;
 	if (fuse_reply_open(req, &op->fi) < 0)
-		free(rd);
+		poller_put(rd);
 }
 
 static enum op_outcome reply_opened(struct op *op, fuse_req_t req, struct wire_in *body)
 {
 	struct proto_job j;
 
-	if (!get_job(op, body, &j))
+	if (!ctl_get_job(op, body, &j))
 		return OP_BAD;
 	if (req)
 		reply_open(op, req, j.job);
@@ -101,7 +95,7 @@ static enum op_outcome open_unknown(struct op *op, fuse_req_t req, int r)
 {
 	if (!req)
 		return OP_DONE;
-	if (r == -ENOENT || (r == -EAGAIN && ctl_no_job_yet(op->sb)))
+	if (!op->ino->job && (r == -ENOENT || (r == -EAGAIN && ctl_no_job_yet(op->sb))))
 		reply_open(op, req, 0);
 	else
 		fuse_reply_err(req, r == -EAGAIN ? ESHUTDOWN : -r);
@@ -113,10 +107,10 @@ static void stream_open(fuse_req_t req, struct inode *i, struct fuse_file_info *
 	struct op *op;
 
 	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
-		fuse_reply_err(req, EACCES);
+		ctl_read_only(req, i);
 		return;
 	}
-	op = ctl_ask_job(req, i, 0, reply_opened, open_unknown);
+	op = ctl_ask_job(req, i, i->job, reply_opened, open_unknown);
 	if (op) {
 		op->fi = *fi;
 		op_send_now(op);
@@ -126,13 +120,21 @@ static void stream_open(fuse_req_t req, struct inode *i, struct fuse_file_info *
 static void stream_read(
 	fuse_req_t req, struct inode *i, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	ctl_read(req, i, reading_of(fi)->job, (uint8_t)stream_of(i), size, off);
+	struct poller *rd = reading_of(fi);
+
+	ctl_read(req, i, rd->job, rd->stream, size, off, rd);
+}
+
+static void stream_poll(
+	fuse_req_t req, struct inode *i, struct fuse_file_info *fi, struct fuse_pollhandle *ph)
+{
+	poller_poll(req, i, reading_of(fi), ph);
 }
 
 static void stream_release(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 {
 	(void)i;
-	free(reading_of(fi));
+	poller_close(reading_of(fi));
 	fuse_reply_err(req, 0);
 }
 
@@ -141,5 +143,6 @@ const struct node_ops ctl_stream_ops = {
 	.measure = stream_measure,
 	.open = stream_open,
 	.read = stream_read,
+	.poll = stream_poll,
 	.release = stream_release,
 };

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The small texts of ctl/: result, exit_code, summary, state, error, config.json. What needs the
- * last command asks the agent for it, and for the ends of its output; then the text is rendered,
- * once per open.
+ * The small texts of ctl/ and of jobs: result, exit_code, summary, pid, state, error, config.json,
+ * ps, stats. What needs the command asks the agent for it, and for the ends of its output; then the
+ * text is rendered, once per open.
  */
 #include "fs/ctl.h"
 
 #include "fs/changes.h"
+#include "fs/seen.h"
 
 #include "common/cleanup.h"
 #include "fs/text.h"
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -72,6 +74,22 @@ static void render_result(struct inode *i, const struct facts *f, struct buf *b)
 	buf_printf(b, "%s\n", proto_result_name(f->have_job ? f->job.result : PROTO_RESULT_NEW));
 }
 
+static void render_pid(struct inode *i, const struct facts *f, struct buf *b)
+{
+	(void)i;
+	if (f->have_job && f->job.pid)
+		buf_printf(b, "%" PRIu32 "\n", f->job.pid);
+}
+
+/* The agent's own text. */
+static void render_told(struct inode *i, const struct facts *f, struct buf *b)
+{
+	(void)i;
+	buf_append(b, f->head.data, f->head.len);
+	if (f->head.len && f->head.data[f->head.len - 1] != '\n')
+		buf_puts(b, "\n");
+}
+
 static void put_seconds(struct buf *b, const char *key, uint64_t us)
 {
 	buf_printf(b, "%s: %" PRIu64 ".%06" PRIu64 "\n", key, us / 1000000, us % 1000000);
@@ -106,7 +124,7 @@ static void render_summary(struct inode *i, const struct facts *f, struct buf *b
 	for (const char *p = j->command; *p && *p != '\n'; p++)
 		buf_append(b, p, 1);
 	buf_puts(b, strchr(j->command, '\n') && strchr(j->command, '\n')[1] ? " ...\n" : "\n");
-	buf_printf(b, "result: %s\n", proto_result_name(j->result));
+	buf_printf(b, "job: %s\nresult: %s\n", j->name, proto_result_name(j->result));
 	if (j->exit_code >= 0)
 		buf_printf(b, "exit_code: %d\n", j->exit_code);
 	if (*j->words)
@@ -126,14 +144,18 @@ static void render_summary(struct inode *i, const struct facts *f, struct buf *b
 
 static const struct {
 	void (*render)(struct inode *i, const struct facts *f, struct buf *b);
-	bool needs_job, needs_output;
+	uint16_t ask; /* what the agent is asked first; 0: nothing */
+	bool needs_output;
 } texts[CTL_FILES] = {
-	[CTL_EXIT_CODE] = {render_exit_code, true, false},
-	[CTL_RESULT] = {render_result, true, false},
-	[CTL_SUMMARY] = {render_summary, true, true},
-	[CTL_STATE] = {render_state, false, false},
-	[CTL_ERROR] = {render_error, false, false},
-	[CTL_CONFIG] = {render_config, false, false},
+	[CTL_EXIT_CODE] = {render_exit_code, PROTO_JOB_INFO, false},
+	[CTL_RESULT] = {render_result, PROTO_JOB_INFO, false},
+	[CTL_SUMMARY] = {render_summary, PROTO_JOB_INFO, true},
+	[CTL_PID] = {render_pid, PROTO_JOB_INFO, false},
+	[CTL_STATE] = {render_state, 0, false},
+	[CTL_ERROR] = {render_error, 0, false},
+	[CTL_CONFIG] = {render_config, 0, false},
+	[CTL_STATS] = {render_told, PROTO_STATS, false},
+	[CTL_PS] = {render_told, PROTO_PS, false},
 };
 
 static void facts_free(struct facts *f)
@@ -209,30 +231,63 @@ static enum op_outcome reply_job(struct op *op, fuse_req_t req, struct wire_in *
 	struct facts *f = op->data;
 	uint64_t size;
 
-	proto_get_job(body, &f->job);
-	if (!wire_end(body))
+	if (!ctl_get_job(op, body, &f->job))
 		return OP_BAD;
 	f->have_job = true;
-	itable_remember_job(op->ino->table, &f->job);
 	size = f->job.size[PROTO_STREAM_OUTPUT];
 	if (!texts[op->ino->which].needs_output || !size)
 		return finish(op, req);
 	return ask_output(op, 0, size > SUMMARY_OUTPUT ? SUMMARY_OUTPUT / 2 : size);
 }
 
-/* No job, or nobody to ask now: what was last known is the answer. */
+static enum op_outcome reply_told(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	struct facts *f = op->data;
+	size_t n;
+	const uint8_t *p = wire_get_bytes(body, PROTO_MAX_DATA, &n);
+
+	if (!wire_end(body))
+		return OP_BAD;
+	f->head.max = PROTO_MAX_DATA;
+	buf_append(&f->head, p, n);
+	return finish(op, req);
+}
+
+/* The last that this daemon saw of a job, as nobody can be asked now. False: nothing, and that
+ * there is no job would be a guess. */
+static bool recall(struct op *op, struct facts *f)
+{
+	struct seen *seen = itable_seen(op->ino->table);
+
+	if (!op->ino->job && seen_was_none(seen))
+		return true;
+	f->have_job = seen_recall(seen, op->ino->job, &f->job);
+	return f->have_job || ctl_no_job_yet(op->sb);
+}
+
+/* No job, or nobody to ask now: what was last known is the answer; of what is only true now, that
+ * is nothing. */
 static enum op_outcome job_unknown(struct op *op, fuse_req_t req, int r)
 {
 	struct facts *f = op->data;
+	bool known = true;
 
-	if (r != -ENOENT && r != -EAGAIN) {
+	if (r != -EAGAIN && (r != -ENOENT || op->ino->job)) {
 		if (req)
 			fuse_reply_err(req, -r);
 		return OP_DONE;
 	}
-	if (r == -EAGAIN)
-		f->have_job = itable_recall_job(op->ino->table, &f->job);
-	return finish(op, req);
+	if (op->call.type == PROTO_JOB_INFO && r == -ENOENT)
+		seen_none(itable_seen(op->ino->table));
+	else if (op->call.type == PROTO_JOB_INFO)
+		known = recall(op, f);
+	if (known)
+		return finish(op, req);
+	if (req && f->open)
+		fuse_reply_err(req, ESHUTDOWN);
+	else if (req)
+		ctl_answer(req, op->ino, 0, f->how);
+	return OP_DONE;
 }
 
 static void gather(
@@ -249,16 +304,20 @@ static void gather(
 	f->how = how;
 	buf_init(&f->head, SUMMARY_OUTPUT);
 	buf_init(&f->tail, SUMMARY_OUTPUT);
-	if (!texts[i->which].needs_job) {
+	if (!texts[i->which].ask) {
 		answer(req, i, f, fi);
 		facts_free(f);
 		return;
 	}
-	op = ctl_ask_job(req, i, 0, reply_job, job_unknown);
+	op = texts[i->which].ask == PROTO_JOB_INFO
+		     ? ctl_ask_job(req, i, i->job, reply_job, job_unknown)
+		     : op_new(req, i, texts[i->which].ask, reply_told);
 	if (!op) {
 		facts_free(f);
 		return;
 	}
+	op->failed = job_unknown;
+	op->call.repeat = true;
 	op->data = f;
 	op->fini = op_facts_free;
 	if (open)
@@ -281,27 +340,15 @@ static void text_open(fuse_req_t req, struct inode *i, struct fuse_file_info *fi
 	if ((fi->flags & O_ACCMODE) == O_RDONLY) {
 		gather(req, i, fi, true, ANSWER_ATTR);
 	} else if (!(ctl_mode(i->which) & 0200)) {
-		fuse_reply_err(req, EACCES);
+		ctl_read_only(req, i);
 	} else {
 		buf_init(&nothing, 1);
 		text_reply_open(req, &nothing, fi);
 	}
 }
 
-/* Only what makes a shell's `>` work: the size is ours to say. */
-static void text_setattr(fuse_req_t req, struct inode *i, const struct stat *st, int to_set,
-	struct fuse_file_info *fi)
-{
-	(void)st;
-	(void)fi;
-	if (!(ctl_mode(i->which) & 0200) || (to_set & ~FUSE_SET_ATTR_SIZE))
-		fuse_reply_err(req, EPERM);
-	else
-		gather(req, i, NULL, false, ANSWER_ATTR);
-}
-
 struct written {
-	struct op *op;
+	struct op *op; /* NULL: nobody waits */
 	struct inode *i;
 	size_t size;
 };
@@ -315,7 +362,7 @@ static void written_free(struct written *w)
 static void state_told(void *arg)
 {
 	struct written *w = arg;
-	fuse_req_t req = op_take(w->op);
+	fuse_req_t req = w->op ? op_take(w->op) : NULL;
 
 	if (req)
 		fuse_reply_write(req, w->size);
@@ -331,50 +378,91 @@ static void state_set(void *arg, int r, const struct err *err)
 		changes_drop_all(itable_changes(w->i->table), state_told, w);
 		return;
 	}
-	fs_fail(w->i->fs, op_take(w->op), w->i->sb, "state", "ctl/state", err);
+	fs_fail(w->i->fs, w->op ? op_take(w->op) : NULL, w->i->sb, "state", "ctl/state", err);
 	written_free(w);
 }
 
-static void text_write(fuse_req_t req, struct inode *i, const char *data, size_t size, off_t off,
+/* The word that was written; false: EINVAL has been answered. */
+static bool get_word(
+	fuse_req_t req, struct inode *i, const char *data, size_t n, char *word, size_t size)
+{
+	static const char *const words[] = {"running", "paused", "stopped", "restart"};
+	struct err err;
+
+	while (n && isspace((unsigned char)data[n - 1]))
+		n--;
+	for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++) {
+		if (n == strlen(words[k]) && memcmp(data, words[k], n) == 0) {
+			snprintf(word, size, "%s", words[k]);
+			return true;
+		}
+	}
+	err_set(&err, EINVAL, "ctl/state takes running, paused, stopped or restart");
+	fs_fail(i->fs, req, i->sb, "state", "ctl/state", &err);
+	return false;
+}
+
+/* op: who waits, or NULL. */
+static void set_state(struct op *op, struct inode *i, const char *word, size_t size)
+{
+	struct written *w = malloc(sizeof(*w));
+	fuse_req_t req;
+
+	if (!w) {
+		req = op ? op_take(op) : NULL;
+		if (req)
+			fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	*w = (struct written){.op = op, .i = i, .size = size};
+	inode_get(i);
+	registry_set_state(i->fs->registry, i->sb, word, state_set, w);
+}
+
+static void state_write(fuse_req_t req, struct inode *i, const char *data, size_t size, off_t off,
 	struct fuse_file_info *fi)
 {
-	struct written *w;
-	char word[32];
-	size_t n = size;
+	char word[16];
+	struct op *op;
 
 	(void)off;
 	(void)fi;
-	while (n && isspace((unsigned char)data[n - 1]))
-		n--;
-	if (!n || n >= sizeof(word)) {
-		struct err err;
+	if (!get_word(req, i, data, size, word, sizeof(word)))
+		return;
+	op = op_wait(req);
+	if (op)
+		set_state(op, i, word, size);
+}
 
-		err_set(&err, EINVAL, "ctl/state takes running, paused, stopped or restart");
-		fs_fail(i->fs, req, i->sb, "state", "ctl/state", &err);
+/* The directory is locked until the answer: it goes on behind. */
+static void state_put(fuse_req_t req, struct inode *i, const char *data, size_t size)
+{
+	char word[16];
+
+	if (!get_word(req, i, data, size, word, sizeof(word)))
 		return;
-	}
-	memcpy(word, data, n);
-	word[n] = 0;
-	w = malloc(sizeof(*w));
-	if (!w) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	*w = (struct written){.op = op_wait(req), .i = i, .size = size};
-	if (!w->op) {
-		free(w);
-		return;
-	}
 	inode_get(i);
-	registry_set_state(i->fs->registry, i->sb, word, state_set, w);
+	fuse_reply_err(req, 0);
+	set_state(NULL, i, word, size);
+	inode_put(i);
 }
 
 const struct node_ops ctl_text_ops = {
 	.kind = 'x',
 	.measure = text_measure,
-	.setattr = text_setattr,
+	.setattr = ctl_setattr,
 	.open = text_open,
 	.read = text_read,
-	.write = text_write,
+	.release = text_release,
+};
+
+const struct node_ops ctl_state_ops = {
+	.kind = 'y',
+	.measure = text_measure,
+	.setattr = ctl_setattr,
+	.open = text_open,
+	.read = text_read,
+	.write = state_write,
+	.put = state_put,
 	.release = text_release,
 };

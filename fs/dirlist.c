@@ -31,8 +31,10 @@ struct dirlist *dirlist_new(void)
 	return d;
 }
 
-static void dirlist_free(struct dirlist *d)
+void dirlist_free(struct dirlist *d)
 {
+	if (!d)
+		return;
 	for (size_t k = 0; k < d->n; k++)
 		free(d->entries[k].name);
 	free(d->entries);

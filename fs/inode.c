@@ -5,9 +5,21 @@
  * appear at two depths: READLINK knows only the node, and the depth decides what a link may say.
  * Other files are found by device, inode and birth time, so that hard links are one node.
  */
+#include "fs/siphash.h"
+
+/* Device, inode, birth time and names are the sandbox's: it must not choose keys that collide. */
+#define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)siphash(key, len))
+
 #include "fs/inode.h"
 
+#include "fs/box.h"
 #include "fs/changes.h"
+#include "fs/ctl.h"
+#include "fs/forget.h"
+#include "fs/itable.h"
+#include "fs/scratch.h"
+#include "fs/seen.h"
+#include "fs/trail.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -16,21 +28,8 @@
 #include <sys/stat.h>
 #include <utlist.h>
 
-#define KEY_MAX	   (1 + 8 + PROTO_NAME_MAX)
 #define TRIM_AFTER 8192 /* nodes */
 #define TRIM_MS	   1000
-
-struct itable {
-	struct fs *fs;
-	struct sandbox *sb;	 /* not a reference: its nodes hold one each */
-	struct changes *changes; /* of a sandbox's table */
-	uint64_t seed;
-	pthread_mutex_t lock;
-	struct inode *nodes;	    /* protected by lock, as the next */
-	struct inode *numbers;	    /* by the agent's number: what the kernel knows */
-	struct proto_job last_job;  /* command is NULL while there was none; protected by lock */
-	struct itable *prev, *next; /* in fs->tables; protected by fs->tables_lock */
-};
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -51,7 +50,10 @@ struct itable *itable_new(struct fs *fs, struct sandbox *sb)
 	pthread_mutex_init(&t->lock, NULL);
 	if (sb) {
 		t->changes = changes_new(fs, t, sb);
-		if (!t->changes) {
+		t->seen = t->changes ? seen_new() : NULL;
+		if (!t->seen) {
+			if (t->changes)
+				changes_free(t->changes);
 			pthread_mutex_destroy(&t->lock);
 			free(t);
 			return NULL;
@@ -68,8 +70,9 @@ void itable_free(struct itable *t)
 	pthread_mutex_lock(&t->fs->tables_lock);
 	DL_DELETE(t->fs->tables, t);
 	pthread_mutex_unlock(&t->fs->tables_lock);
+	scratch_drop_table(t->fs, t, 0);
 	pthread_mutex_destroy(&t->lock);
-	proto_job_fini(&t->last_job);
+	seen_free(t->seen);
 	changes_free(t->changes);
 	free(t);
 }
@@ -77,6 +80,11 @@ void itable_free(struct itable *t)
 struct changes *itable_changes(struct itable *t)
 {
 	return t->changes;
+}
+
+struct seen *itable_seen(struct itable *t)
+{
+	return t->seen;
 }
 
 struct itable *itable_next(struct fs *fs, struct itable *t)
@@ -89,35 +97,7 @@ struct itable *itable_next(struct fs *fs, struct itable *t)
 	return next;
 }
 
-static void copy_job(struct proto_job *to, const struct proto_job *from)
-{
-	*to = *from;
-	to->command = strdup(from->command);
-	to->words = strdup(from->words);
-	if (!to->command || !to->words)
-		proto_job_fini(to);
-}
-
-void itable_remember_job(struct itable *t, const struct proto_job *j)
-{
-	pthread_mutex_lock(&t->lock);
-	if (j->job >= t->last_job.job) {
-		proto_job_fini(&t->last_job);
-		copy_job(&t->last_job, j);
-	}
-	pthread_mutex_unlock(&t->lock);
-}
-
-bool itable_recall_job(struct itable *t, struct proto_job *j)
-{
-	pthread_mutex_lock(&t->lock);
-	if (t->last_job.command)
-		copy_job(j, &t->last_job);
-	pthread_mutex_unlock(&t->lock);
-	return j->command != NULL;
-}
-
-static void unkey(struct inode *i)
+void itable_unkey(struct inode *i)
 {
 	if (!i->key)
 		return;
@@ -150,7 +130,7 @@ void itable_clear(struct itable *t)
 	/* Nodes hold references on the sandbox that holds the table: collect, then let go. */
 	pthread_mutex_lock(&t->lock);
 	HASH_ITER (hh, t->nodes, i, tmp) {
-		unkey(i);
+		itable_unkey(i);
 		renumber(i, 0);
 		i->hh.next = list;
 		list = i;
@@ -185,6 +165,8 @@ static void table_up(void *view)
 	struct itable *t = view;
 
 	changes_up(t->changes);
+	ctl_up(t, t->sb);
+	trail_up(t->fs, t, t->sb, !atomic_exchange(&t->was_up, true));
 }
 
 struct itable *itable_of(struct fs *fs, struct sandbox *sb)
@@ -207,13 +189,13 @@ void inode_get(struct inode *i)
 	i->refs++;
 }
 
-void inode_put(struct inode *i)
+static void put(struct inode *i, struct forget *f)
 {
 	while (i && --i->refs == 0) {
 		struct inode *parent = i->parent;
 
 		if (i->epoch)
-			inode_give_back(i->sb, i->epoch, i->node, 1);
+			forget_add(f, i->sb, i->epoch, i->node);
 		free(i->name);
 		if (i->sb)
 			sandbox_put(i->sb);
@@ -222,22 +204,47 @@ void inode_put(struct inode *i)
 	}
 }
 
+void inode_put(struct inode *i)
+{
+	struct forget f;
+
+	f.n = 0;
+	put(i, &f);
+	forget_send(&f);
+}
+
+/* Again until little was freed since the time before: the kernel forgets a big tree for a while. */
 static void trim(void *arg)
 {
 	struct fs *fs = arg;
+	uint64_t freed = fs->freed;
 
-	fs->freed = 0;
 	malloc_trim(0);
+	if (freed - atomic_exchange(&fs->trimmed, freed) >= TRIM_AFTER / 16)
+		registry_after(fs->registry, TRIM_MS, trim, fs);
+	else
+		fs->trimming = false;
 }
 
 /* After a walk of very many files the memory goes back to the machine. */
 static void note_freed(struct fs *fs)
 {
-	if (++fs->freed == TRIM_AFTER)
+	if (++fs->freed - fs->trimmed >= TRIM_AFTER && !atomic_exchange(&fs->trimming, true))
 		registry_after(fs->registry, TRIM_MS, trim, fs);
 }
 
-void inode_forget(struct inode *i, uint64_t n)
+bool inode_remember(struct inode *i)
+{
+	bool known;
+
+	pthread_mutex_lock(&i->table->lock);
+	known = i->lookups > 0;
+	i->lookups += known;
+	pthread_mutex_unlock(&i->table->lock);
+	return known;
+}
+
+void inode_forget_some(struct inode *i, uint64_t n, struct forget *f)
 {
 	struct itable *t = i->table;
 	bool last;
@@ -248,16 +255,25 @@ void inode_forget(struct inode *i, uint64_t n)
 	i->lookups = i->lookups > n ? i->lookups - n : 0;
 	last = i->lookups == 0;
 	if (last) {
-		unkey(i);
+		itable_unkey(i);
 		renumber(i, 0);
 	}
 	pthread_mutex_unlock(&t->lock);
 	if (last) {
 		struct fs *fs = i->fs;
 
-		inode_put(i); /* the kernel's reference */
+		put(i, f); /* the kernel's reference */
 		note_freed(fs);
 	}
+}
+
+void inode_forget(struct inode *i, uint64_t n)
+{
+	struct forget f;
+
+	f.n = 0;
+	inode_forget_some(i, n, &f);
+	forget_send(&f);
 }
 
 static struct inode *node_new(struct itable *t, const struct node_ops *ops)
@@ -277,7 +293,7 @@ static struct inode *node_new(struct itable *t, const struct node_ops *ops)
 	return i;
 }
 
-static struct inode *find(struct itable *t, const uint8_t *key, size_t n)
+struct inode *itable_find(struct itable *t, const uint8_t *key, size_t n)
 {
 	struct inode *i;
 
@@ -285,8 +301,7 @@ static struct inode *find(struct itable *t, const uint8_t *key, size_t n)
 	return i;
 }
 
-/* With the lock held. False: no memory. */
-static bool enter(struct inode *i, const uint8_t *key, size_t n)
+bool itable_enter(struct inode *i, const uint8_t *key, size_t n)
 {
 	i->key = malloc(n);
 	if (!i->key)
@@ -309,27 +324,50 @@ static uint64_t table_seed(struct itable *t)
 	return t->seed ? t->seed : 7; /* no container yet: only fixed nodes are asked for */
 }
 
-static struct inode *fixed(
-	struct itable *t, const struct node_ops *ops, unsigned which, enum tree tree)
+/* What is left of a removed sandbox's workspace is another node, whose names the kernel does not
+ * know, but it is the same directory: who compares what it was shown with what it opened (python's
+ * rmtree) is not to find a difference. */
+uint64_t inode_fixed_ino(struct itable *t, const struct node_ops *ops, unsigned which, uint64_t job)
 {
-	uint8_t key[KEY_MAX] = {'f', ops->kind};
-	size_t n = key_u64(key, 2, which);
+	uint64_t ino;
+
+	if (ops == &empty_ops && which == EMPTY_HUSK) {
+		ops = &tree_ops;
+		which = TREE_WORKSPACE;
+	}
+	ino = mix(mix(table_seed(t), 1), ((uint64_t)ops->kind << 32) + which);
+	return job ? mix(ino, job) : ino;
+}
+
+static size_t fixed_key(uint8_t *key, const struct node_ops *ops, unsigned which, uint64_t job)
+{
+	key[0] = 'f';
+	key[1] = ops->kind;
+	return key_u64(key, key_u64(key, 2, which), job);
+}
+
+static struct inode *fixed(
+	struct itable *t, const struct node_ops *ops, unsigned which, uint64_t job, enum tree tree)
+{
+	uint8_t key[ITABLE_KEY_MAX];
+	size_t n = fixed_key(key, ops, which, job);
 	struct inode *i;
 
 	pthread_mutex_lock(&t->lock);
-	i = find(t, key, n);
+	i = itable_find(t, key, n);
 	if (i) {
 		i->lookups++;
 	} else if ((i = node_new(t, ops))) {
 		i->which = which;
+		i->job = job;
 		i->tree = tree;
 		i->node = tree == TREE_ROOTFS ? PROTO_NODE_ROOT : PROTO_NODE_WORKSPACE;
 		i->type = S_IFDIR;
 		i->lookups = 1;
 		if (tree != TREE_NONE)
 			renumber(i, i->node);
-		i->ino = mix(mix(table_seed(t), 1), ((uint64_t)ops->kind << 32) + which);
-		if (!enter(i, key, n)) {
+		i->ino = inode_fixed_ino(t, ops, which, job);
+		if (!itable_enter(i, key, n)) {
 			renumber(i, 0);
 			pthread_mutex_unlock(&t->lock);
 			inode_put(i);
@@ -342,16 +380,28 @@ static struct inode *fixed(
 
 struct inode *inode_fixed_known(struct itable *t, const struct node_ops *ops, unsigned which)
 {
-	uint8_t key[KEY_MAX] = {'f', ops->kind};
-	size_t n = key_u64(key, 2, which);
+	uint8_t key[ITABLE_KEY_MAX];
+	size_t n = fixed_key(key, ops, which, 0);
 	struct inode *i;
 
 	pthread_mutex_lock(&t->lock);
-	i = find(t, key, n);
+	i = itable_find(t, key, n);
 	if (i)
 		inode_get(i);
 	pthread_mutex_unlock(&t->lock);
 	return i;
+}
+
+void inode_fixed_renew(struct itable *t, const struct node_ops *ops, unsigned which, uint64_t job)
+{
+	uint8_t key[ITABLE_KEY_MAX];
+	struct inode *i;
+
+	pthread_mutex_lock(&t->lock);
+	i = itable_find(t, key, fixed_key(key, ops, which, job));
+	if (i)
+		itable_unkey(i);
+	pthread_mutex_unlock(&t->lock);
 }
 
 struct inode *inode_by_node(struct itable *t, uint64_t node)
@@ -399,15 +449,21 @@ bool inode_is_known(struct inode *i)
 
 struct inode *inode_fixed(struct itable *t, const struct node_ops *ops, unsigned which)
 {
-	return fixed(t, ops, which, TREE_NONE);
+	return fixed(t, ops, which, 0, TREE_NONE);
+}
+
+struct inode *inode_fixed_job(
+	struct itable *t, const struct node_ops *ops, unsigned which, uint64_t job)
+{
+	return fixed(t, ops, which, job, TREE_NONE);
 }
 
 struct inode *inode_tree(struct itable *t, enum tree tree)
 {
-	return fixed(t, &tree_ops, tree, tree);
+	return fixed(t, &tree_ops, tree, 0, tree);
 }
 
-static size_t name_key(uint8_t *key, const struct inode *dir, const char *name)
+size_t itable_name_key(uint8_t *key, const struct inode *dir, const char *name)
 {
 	size_t len = strnlen(name, PROTO_NAME_MAX), n;
 
@@ -446,17 +502,17 @@ static uint64_t place_hash(const struct inode *dir, const char *name)
 }
 
 struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, uint32_t epoch,
-	const struct proto_attr *a)
+	const struct proto_attr *a, struct forget *f)
 {
 	struct itable *t = dir->table;
 	bool by_name = S_ISDIR(a->mode) || S_ISLNK(a->mode);
-	uint8_t key[KEY_MAX];
-	size_t n = by_name ? name_key(key, dir, name) : ino_key(key, a);
+	uint8_t key[ITABLE_KEY_MAX];
+	size_t n = by_name ? itable_name_key(key, dir, name) : ino_key(key, a);
 	uint64_t at = place_hash(dir, name);
 	struct inode *i, *old;
 
 	pthread_mutex_lock(&t->lock);
-	old = find(t, key, n);
+	old = itable_find(t, key, n);
 	if (old && same_file(old, epoch, a)) {
 		old->lookups++;
 		/* The agent knows a number by its place: one that was found elsewhere (renamed
@@ -471,11 +527,11 @@ struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, ui
 			node = was;
 		}
 		pthread_mutex_unlock(&t->lock);
-		inode_give_back(dir->sb, epoch, node, 1);
+		forget_add(f, dir->sb, epoch, node);
 		return old;
 	}
 	if (old)
-		unkey(old); /* another file has that name, or number, now */
+		itable_unkey(old); /* another file has that name, or number, now */
 	i = node_new(t, &tree_ops);
 	if (i) {
 		i->tree = dir->tree;
@@ -493,7 +549,7 @@ struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, ui
 			i->parent = dir;
 			inode_get(dir);
 		}
-		if ((by_name && !i->name) || !enter(i, key, n)) {
+		if ((by_name && !i->name) || !itable_enter(i, key, n)) {
 			pthread_mutex_unlock(&t->lock);
 			inode_put(i);
 			return NULL;
@@ -502,115 +558,6 @@ struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, ui
 	}
 	pthread_mutex_unlock(&t->lock);
 	if (!i)
-		inode_give_back(dir->sb, epoch, node, 1);
+		forget_add(f, dir->sb, epoch, node);
 	return i;
-}
-
-/* With the lock held. The old parent, whose reference is the caller's now; NULL: nothing moved. */
-static struct inode *rekey(struct inode *i, struct inode *to, const char *new_name)
-{
-	struct inode *was = i->parent;
-	uint8_t key[KEY_MAX];
-	char *name = strdup(new_name);
-
-	unkey(i);
-	if (!name || !enter(i, key, name_key(key, to, new_name))) {
-		free(name); /* the kernel's node lives on, unfindable; the next lookup makes another
-			     */
-		return NULL;
-	}
-	free(i->name);
-	i->name = name;
-	i->parent = to;
-	inode_get(to);
-	return was;
-}
-
-void inode_moved(
-	struct inode *dir, const char *name, struct inode *to, const char *new_name, bool exchange)
-{
-	struct itable *t = dir->table;
-	struct inode *i, *other, *was = NULL, *was_other = NULL;
-	uint8_t key[KEY_MAX];
-
-	pthread_mutex_lock(&t->lock);
-	i = find(t, key, name_key(key, dir, name));
-	other = find(t, key, name_key(key, to, new_name));
-	if (i != other) {
-		if (other)
-			unkey(other);
-		if (i)
-			was = rekey(i, to, new_name);
-		if (other && exchange)
-			was_other = rekey(other, dir, name);
-	}
-	pthread_mutex_unlock(&t->lock);
-	inode_put(was);
-	inode_put(was_other);
-}
-
-void inode_removed(struct inode *dir, const char *name)
-{
-	struct itable *t = dir->table;
-	uint8_t key[KEY_MAX];
-	struct inode *i;
-
-	pthread_mutex_lock(&t->lock);
-	i = find(t, key, name_key(key, dir, name));
-	if (i)
-		unkey(i);
-	pthread_mutex_unlock(&t->lock);
-}
-
-struct inode *inode_parent(struct inode *i)
-{
-	struct inode *parent;
-
-	pthread_mutex_lock(&i->table->lock);
-	parent = i->parent;
-	if (parent)
-		inode_get(parent);
-	pthread_mutex_unlock(&i->table->lock);
-	return parent;
-}
-
-int inode_place(struct inode *i, char *path, size_t size, unsigned *depth)
-{
-	struct itable *t = i->table;
-	size_t at = size - 1;
-	unsigned n = 0;
-	int r = 0;
-
-	path[at] = 0;
-	pthread_mutex_lock(&t->lock);
-	for (; i->parent && !r; i = i->parent, n++) {
-		size_t len = strlen(i->name);
-
-		if (len + 1 > at) {
-			r = -ENAMETOOLONG;
-			break;
-		}
-		at -= len;
-		memcpy(path + at, i->name, len);
-		path[--at] = '/';
-	}
-	pthread_mutex_unlock(&t->lock);
-	memmove(path, path + at, size - at);
-	*depth = n;
-	return r;
-}
-
-void inode_give_back(struct sandbox *sb, uint32_t epoch, uint64_t first, uint32_t n)
-{
-	struct buf frame;
-
-	if (!n)
-		return;
-	buf_init(&frame, PROTO_HEAD + 4 + 8 * (size_t)n);
-	proto_begin(&frame, PROTO_FORGET, 0, 0, 0, 0);
-	wire_u32(&frame, n);
-	for (uint32_t k = 0; k < n; k++)
-		wire_u64(&frame, first + k);
-	sandbox_post(sb, epoch, &frame);
-	buf_fini(&frame);
 }

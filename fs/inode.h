@@ -9,7 +9,10 @@
 #include "common/proto.h"
 #include "fs/fs.h"
 
+#include <limits.h>
 #include <uthash.h>
+
+struct forget;
 
 enum tree { TREE_NONE, TREE_WORKSPACE, TREE_ROOTFS };
 
@@ -20,11 +23,12 @@ struct inode {
 	struct itable *table;
 	struct sandbox *sb;  /* a reference, or NULL */
 	unsigned which;	     /* fixed nodes: which of its kind */
+	uint64_t job;	     /* files of ctl/jobs/: whose; 0: ctl/ itself */
 	uint64_t ino;	     /* st_ino */
 	uint64_t generation; /* an address may be another node's later, but not with this */
 
 	/* Of what lives in a sandbox. */
-	enum tree tree;
+	enum tree tree;	       /* in which it was found first; a root: which it is */
 	_Atomic uint64_t node; /* its number towards the agent */
 	uint32_t epoch;	       /* the agent's session that knows it; 0: always valid */
 	uint32_t type;	       /* S_IFMT bits */
@@ -38,7 +42,9 @@ struct inode {
 	uint64_t lookups;
 	struct inode *parent; /* as the kernel was told; directories and symlinks; a reference */
 	char *name;
-	uint8_t *key; /* NULL when not in the table */
+	uint8_t *key;	    /* NULL when not in the table */
+	unsigned unsettled; /* moves down that the kernel may not have made yet */
+	unsigned floor;	    /* while there are such: the least depth that it has had meanwhile */
 	UT_hash_handle hh;
 	UT_hash_handle by_node; /* of what lives in a sandbox, as long as the kernel knows it */
 };
@@ -49,10 +55,8 @@ void itable_clear(struct itable *t);
 void itable_free(struct itable *t);
 /* All tables, one after another; NULL begins and ends. */
 struct itable *itable_next(struct fs *fs, struct itable *t);
-/* The last command that was seen here, for when its sandbox cannot be asked. recall: false if none;
- * else a copy that proto_job_fini frees. */
-void itable_remember_job(struct itable *t, const struct proto_job *j);
-bool itable_recall_job(struct itable *t, struct proto_job *j);
+/* What was last heard of its jobs; NULL for the mount's own table. */
+struct seen *itable_seen(struct itable *t);
 /* What the kernel is told of changes in the sandbox; NULL for the mount's own table. */
 struct changes *itable_changes(struct itable *t);
 /* The table of a sandbox, made when first asked for. NULL: no memory. */
@@ -62,18 +66,30 @@ struct inode *inode_of(fuse_req_t req, fuse_ino_t ino);
 void inode_get(struct inode *i);
 void inode_put(struct inode *i);
 void inode_forget(struct inode *i, uint64_t n);
+/* One more lookup of a node that has some; false: it has been forgotten. */
+bool inode_remember(struct inode *i);
+/* The same as inode_forget(), of one of many. */
+void inode_forget_some(struct inode *i, uint64_t n, struct forget *f);
 
 /* A node that is always there: kind and index in a table. With a lookup count of the kernel's
  * added; NULL: no memory. */
 struct inode *inode_fixed(struct itable *t, const struct node_ops *ops, unsigned which);
+/* The same of a job: its number is part of what the node is. */
+struct inode *inode_fixed_job(
+	struct itable *t, const struct node_ops *ops, unsigned which, uint64_t job);
+/* Its st_ino, whether the kernel knows it or not. */
+uint64_t inode_fixed_ino(
+	struct itable *t, const struct node_ops *ops, unsigned which, uint64_t job);
+/* The kernel takes this one as removed: whoever looks it up again gets another. */
+void inode_fixed_renew(struct itable *t, const struct node_ops *ops, unsigned which, uint64_t job);
 /* A tree's root: the workspace or the whole file system. The same. */
 struct inode *inode_tree(struct itable *t, enum tree tree);
 
 /* The node of what the agent found as `name` in dir, under the number that it was given. Finds the
- * one that the kernel has already (the surplus number is then given back to the agent), or makes
- * it. With a lookup count of the kernel's added; NULL: no memory. */
+ * one that the kernel has already (the surplus number is then added to f), or makes it. With a
+ * lookup count of the kernel's added; NULL: no memory. */
 struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, uint32_t epoch,
-	const struct proto_attr *attr);
+	const struct proto_attr *attr, struct forget *f);
 
 /* The node that the agent knows by that number: a new reference; NULL: the kernel has none. */
 struct inode *inode_by_node(struct itable *t, uint64_t node);
@@ -84,22 +100,31 @@ bool inode_is_known(struct inode *i);
 /* A fixed node, if the kernel knows it: a new reference. */
 struct inode *inode_fixed_known(struct itable *t, const struct node_ops *ops, unsigned which);
 
-/* After the host moved or removed a name. */
-void inode_moved(
-	struct inode *dir, const char *name, struct inode *to, const char *new_name, bool exchange);
+/* After the host moved or removed a name. Moved: to be answered with success now; the directories
+ * that went down come back in unsettled (references, or NULL): for each, when the kernel has moved
+ * it for certain, somebody calls inode_settled(). */
+void inode_moved(struct inode *dir, const char *name, struct inode *to, const char *new_name,
+	bool exchange, struct inode *unsettled[2]);
+void inode_settled(struct inode *i);
 void inode_removed(struct inode *dir, const char *name);
 
-/* How many directories lie between i and its tree's root (the root: 0), and the path from it, with
- * a leading '/' for each part ("" for the root), along the parents that the kernel was told. For a
- * symlink or a directory. -ENAMETOOLONG, -ESTALE. */
-int inode_place(struct inode *i, char *path, size_t size, unsigned *depth);
+/* Where a directory is, along the parents that the kernel was told. */
+struct place {
+	enum tree tree;	     /* the one that it is in now: it may have been moved from the other */
+	unsigned depth;	     /* directories between it and its tree's root (the root: 0) */
+	unsigned least;	     /* it is at least so deep for the kernel, whatever is under way */
+	bool sure;	     /* the kernel has it there, and nowhere else */
+	char path[PATH_MAX]; /* from the root, a leading '/' for each part ("" for the root) */
+};
+
+/* -ENAMETOOLONG. */
+int inode_place(struct inode *i, struct place *p);
+/* The place of a symlink's directory, as far as it holds for the link. The same, and -ESTALE. */
+int inode_link_place(struct inode *link, struct place *p);
 
 /* A directory's or symlink's parent as the kernel was told: a new reference; NULL for a tree's
  * root. */
 struct inode *inode_parent(struct inode *i);
-
-/* Tells the agent that numbers are free again. */
-void inode_give_back(struct sandbox *sb, uint32_t epoch, uint64_t first, uint32_t n);
 
 /* Attributes as the kernel wants them. -EIO if they cannot be. */
 int inode_stat(const struct inode *i, const struct proto_attr *a, struct stat *st);

@@ -13,6 +13,10 @@
 #define LONG_S	86400.0
 #define FIXED_S 0.5 /* sandboxes come and go within a second for all */
 
+#define BLOCK	  4096
+#define BLOCK_MIN 512
+#define BLOCK_MAX (4u << 20) /* programs take buffers of that size */
+
 int inode_stat(const struct inode *i, const struct proto_attr *a, struct stat *st)
 {
 	uint32_t type = a->mode & S_IFMT;
@@ -29,11 +33,12 @@ int inode_stat(const struct inode *i, const struct proto_attr *a, struct stat *s
 	st->st_rdev = makedev(a->rdev_major, a->rdev_minor);
 	st->st_size = (off_t)a->size;
 	st->st_blocks = (blkcnt_t)a->blocks;
-	st->st_blksize = (blksize_t)a->blksize;
+	st->st_blksize =
+		a->blksize < BLOCK_MIN || a->blksize > BLOCK_MAX ? BLOCK : (blksize_t)a->blksize;
 	st->st_atim = (struct timespec){a->atime.sec, a->atime.nsec};
 	st->st_mtim = (struct timespec){a->mtime.sec, a->mtime.nsec};
 	st->st_ctim = (struct timespec){a->ctime.sec, a->ctime.nsec};
-	shown_attr(i->fs, st);
+	shown_attr(i->fs, i->sb, st);
 	return 0;
 }
 
@@ -47,7 +52,7 @@ void inode_fixed_stat(const struct inode *i, mode_t mode, size_t size, struct st
 	st->st_nlink = S_ISDIR(mode) ? 2 : 1;
 	st->st_size = (off_t)size;
 	st->st_blocks = (blkcnt_t)((size + 511) / 512);
-	st->st_blksize = 4096;
+	st->st_blksize = BLOCK;
 	st->st_uid = i->fs->mounter_uid;
 	st->st_gid = i->fs->mounter_gid;
 	st->st_mtim = i->fs->mounted;
@@ -59,10 +64,10 @@ void inode_fixed_stat(const struct inode *i, mode_t mode, size_t size, struct st
 		st->st_mtim = (struct timespec){.tv_sec = info.created};
 	}
 	st->st_atim = st->st_ctim = st->st_mtim;
-	if (i->tree == TREE_NONE)
+	if (i->tree == TREE_NONE && !i->ops->mounters)
 		shown_ids(i->fs, st);
-	else
-		shown_attr(i->fs, st);
+	else if (i->tree != TREE_NONE)
+		shown_attr(i->fs, i->sb, st);
 }
 
 /* Only what changes are told of may be kept; everything else is asked for each time. */
@@ -121,12 +126,15 @@ void inode_reply_fixed(fuse_req_t req, struct inode *i, mode_t mode, size_t size
 		inode_forget(i, 1);
 }
 
+/* The lookup is counted where it is answered: it may fail, or be interrupted. */
 void inode_reply_file(fuse_req_t req, struct inode *i)
 {
-	if (i)
-		i->ops->measure(req, i, NULL, ANSWER_ENTRY);
-	else
+	if (!i) {
 		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	i->ops->measure(req, i, NULL, ANSWER_ENTRY);
+	inode_forget(i, 1);
 }
 
 void inode_answer(fuse_req_t req, struct inode *i, mode_t mode, uint64_t size, enum answer how)
@@ -134,8 +142,10 @@ void inode_answer(fuse_req_t req, struct inode *i, mode_t mode, uint64_t size, e
 	struct stat st;
 
 	inode_fixed_stat(i, S_IFREG | mode, size, &st);
-	if (how == ANSWER_ENTRY)
+	if (how == ANSWER_ATTR)
+		fuse_reply_attr(req, &st, 0);
+	else if (inode_remember(i))
 		inode_reply_entry(req, i, &st, 0);
 	else
-		fuse_reply_attr(req, &st, 0);
+		fuse_reply_err(req, ENOENT);
 }

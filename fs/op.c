@@ -31,6 +31,7 @@ struct op_table {
 	_Atomic uint64_t next_id;
 	_Atomic unsigned interrupted; /* how many of them are */
 	_Atomic bool ticking;
+	_Atomic uint64_t rounds;    /* of looking at those */
 	struct shard shard[SHARDS]; /* by id */
 };
 
@@ -60,6 +61,8 @@ static void op_free(struct op *op)
 	if (op->fini)
 		op->fini(op);
 	call_fini(&op->call);
+	if (op->remembered)
+		inode_forget(op->ino, 1);
 	if (op->ino)
 		inode_put(op->ino);
 	if (op->ino2)
@@ -139,10 +142,54 @@ static bool finish(struct op *op, int r, struct wire_in *body)
 	return out != OP_BAD;
 }
 
+/* Messages that begin with the node that they are about, which is op->ino. */
+static bool names_node(uint16_t type)
+{
+	switch (type) {
+	case PROTO_GETATTR:
+	case PROTO_SETATTR:
+	case PROTO_READLINK:
+	case PROTO_LINK:
+	case PROTO_OPEN:
+	case PROTO_STATFS:
+	case PROTO_ACCESS:
+	case PROTO_GETXATTR:
+	case PROTO_SETXATTR:
+	case PROTO_LISTXATTR:
+	case PROTO_REMOVEXATTR:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* A file that is found by another of its names gets another number, and the one that it had is
+ * forgotten, perhaps before a message with it came to the agent: then it names the new one. */
+static bool renumbered(struct op *op)
+{
+	size_t at = PROTO_HEAD + (size_t)op->n_groups * 4;
+	struct wire_in in;
+	uint64_t now;
+
+	if (!names_node(op->call.type) || op->call.frame.len < at + 8)
+		return false;
+	in = wire_in(op->call.frame.data + at, 8);
+	now = op->ino->node;
+	if (wire_get_u64(&in) == now || op->epoch != op->ino->epoch)
+		return false;
+	for (int k = 0; k < 8; k++)
+		op->call.frame.data[at + (size_t)k] = (uint8_t)(now >> (8 * k));
+	return true;
+}
+
 static bool op_done(struct call *c, int r, struct wire_in *body)
 {
 	struct op *op = (struct op *)c;
 
+	if (r == -ESTALE && renumbered(op)) {
+		sandbox_call(op->sb, c);
+		return true;
+	}
 	if (r == 0 && op->barrier && hold(op, body))
 		return true;
 	return finish(op, r, body);
@@ -205,6 +252,7 @@ struct op *op_new(fuse_req_t req, struct inode *ino, uint16_t type,
 	sandbox_get(op->sb);
 	op->ino = ino;
 	inode_get(ino);
+	op->remembered = ino->tree == TREE_NONE && inode_remember(ino);
 	op->req = req;
 	op->reply = reply;
 	op->pid = fuse_req_ctx(req)->pid;
@@ -234,8 +282,11 @@ static enum verdict consider(struct op *op)
 {
 	if (!op->leaving && !(op->any_signal ? caller_signalled(op->pid) : caller_leaves(op->pid)))
 		return STAY;
-	if (!op->sb)
-		return ABANDON; /* whoever answers it finds nobody */
+	if (!op->sb) { /* whoever answers it finds nobody */
+		if (op->leave)
+			op->leave(op);
+		return ABANDON;
+	}
 	if (!op->leaving) {
 		op->leaving = true;
 		if (op->leave)
@@ -267,20 +318,18 @@ static void act_unlock(struct shard *s, struct op *op, enum verdict v)
 }
 
 /* Looks at the interrupted requests of a shard; each is considered once. */
-static void look(struct shard *s)
+static void look(struct shard *s, uint64_t round)
 {
-	uint64_t last = 0;
-
 	for (bool more = true; more;) {
 		enum verdict v = STAY;
 		struct op *op, *tmp;
 
 		more = false;
 		pthread_mutex_lock(&s->lock);
-		HASH_ITER (hh, s->ops, op, tmp) { /* in order of age, so of number */
-			if (op->id <= last || !op->interrupted || !op->req)
+		HASH_ITER (hh, s->ops, op, tmp) {
+			if (op->round == round || !op->interrupted || !op->req)
 				continue;
-			last = op->id;
+			op->round = round;
 			v = consider(op);
 			if (v != STAY)
 				break;
@@ -298,9 +347,10 @@ static void tick(void *arg)
 {
 	struct fs *fs = arg;
 	struct op_table *t = fs->ops;
+	uint64_t round = ++t->rounds;
 
 	for (unsigned k = 0; k < SHARDS; k++)
-		look(&t->shard[k]);
+		look(&t->shard[k], round);
 	atomic_store(&t->ticking, false);
 	if (t->interrupted && !atomic_exchange(&t->ticking, true))
 		registry_after(fs->registry, TICK_MS, tick, fs);
@@ -371,7 +421,7 @@ void op_send_behind(struct op *op)
 		op_done(&op->call, -EAGAIN, NULL);
 }
 
-struct op *op_wait(fuse_req_t req)
+struct op *op_wait_for(fuse_req_t req, void (*leave)(struct op *op), void *data)
 {
 	struct op *op = calloc(1, sizeof(*op));
 
@@ -382,8 +432,15 @@ struct op *op_wait(fuse_req_t req)
 	op->fs = fs_of(req);
 	op->req = req;
 	op->pid = fuse_req_ctx(req)->pid;
+	op->leave = leave;
+	op->data = data;
 	enter(op);
 	return op;
+}
+
+struct op *op_wait(fuse_req_t req)
+{
+	return op_wait_for(req, NULL, NULL);
 }
 
 fuse_req_t op_take(struct op *op)

@@ -20,6 +20,7 @@ struct op {
 	struct fs *fs;
 	struct sandbox *sb;	  /* a reference */
 	struct inode *ino, *ino2; /* references, or NULL */
+	bool remembered;	  /* ino is fixed, and stays known while somebody asks about it */
 	_Atomic(struct fuse_req *) req;
 
 	/* The agent said yes. req is NULL when the caller has been told EINTR meanwhile: then only
@@ -40,6 +41,7 @@ struct op {
 	size_t size;
 	unsigned flags;
 	uint32_t count;
+	bool wait;	    /* for the lock */
 	bool any_signal;    /* it may be left for every signal, as a local lock */
 	char *name, *name2; /* owned */
 	struct fuse_file_info fi;
@@ -53,8 +55,10 @@ struct op {
 	gid_t *groups; /* owned */
 	uint8_t *held; /* the answer that waits for the barrier; owned */
 	size_t held_len;
-	bool interrupted, leaving;
+	bool interrupted;
+	bool leaving; /* its caller has a signal to leave for; failed() may look */
 	unsigned ticks;
+	uint64_t round; /* in which it was looked at last */
 	UT_hash_handle hh;
 	struct op *next_held; /* changes.c's, as the next */
 	uint64_t hold_seq;
@@ -78,6 +82,8 @@ void op_send_behind(struct op *op);
  * the request, to be answered now, or NULL if its caller was told EINTR meanwhile; the op is gone.
  * NULL from wait: ENOMEM has been answered. */
 struct op *op_wait(fuse_req_t req);
+/* The same with a leave(), just before its caller is told EINTR, and data for it. */
+struct op *op_wait_for(fuse_req_t req, void (*leave)(struct op *op), void *data);
 fuse_req_t op_take(struct op *op);
 
 /* Replies that many share: an empty body is success; bytes, at most op->size, are data read. */

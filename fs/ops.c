@@ -3,9 +3,12 @@
  * workers run all of this; nothing in it blocks. */
 #include "fs/fs.h"
 
-#include "fs/inode.h"
+#include "fs/forget.h"
+#include "fs/scratch.h"
+#include "fs/shown.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -19,17 +22,20 @@ struct fs *fs_of(fuse_req_t req)
 void fs_fail(struct fs *fs, fuse_req_t req, struct sandbox *sb, const char *op, const char *path,
 	const struct err *err)
 {
+	uint32_t uid = req ? fuse_req_ctx(req)->uid : fs->mounter_uid;
+
 	if (sb)
 		sandbox_error(sb, op, path, err);
 	else
-		report_add(registry_report(fs->registry), op, path, err);
+		report_add(registry_report(fs->registry), uid, op, path, err);
 	if (req)
 		fuse_reply_err(req, err->code);
 }
 
 static void ll_init(void *userdata, struct fuse_conn_info *conn)
 {
-	(void)userdata;
+	struct fs *fs = userdata;
+
 	/* One stuck sandbox must not use up the requests that the kernel allows in all. */
 	conn->max_background = UINT16_MAX;
 	conn->congestion_threshold = UINT16_MAX;
@@ -47,6 +53,11 @@ static void ll_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want &= ~(unsigned)FUSE_CAP_ATOMIC_O_TRUNC;
 	conn->want |= conn->capable & (FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_PARALLEL_DIROPS |
 					      FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
+	/* Whether the umask counts only the agent sees: a directory may have a default list. */
+	conn->want |= conn->capable & FUSE_CAP_DONT_MASK;
+	/* Where the kernel decides, and by the container's own ids and modes, lists count too. */
+	if (shown_lists(fs))
+		conn->want |= conn->capable & FUSE_CAP_POSIX_ACL;
 }
 
 #define NODE(req, ino) inode_of(req, ino)
@@ -72,6 +83,12 @@ static void ll_init(void *userdata, struct fuse_conn_info *conn)
 
 static void ll_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+	struct inode *dir = NODE(req, parent);
+
+	if (dir->ops->control && scratch_is_vacant(req, dir, name)) {
+		fuse_reply_err(req, ENOENT);
+		return;
+	}
 	TO_NAME(req, NODE(req, parent), name, lookup, ENOTDIR);
 }
 
@@ -83,8 +100,12 @@ static void ll_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 
 static void ll_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
+	struct forget f;
+
+	f.n = 0;
 	for (size_t k = 0; k < count; k++)
-		inode_forget(NODE(req, forgets[k].ino), forgets[k].nlookup);
+		inode_forget_some(NODE(req, forgets[k].ino), forgets[k].nlookup, &f);
+	forget_send(&f);
 	fuse_reply_none(req);
 }
 
@@ -129,6 +150,10 @@ static void ll_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 
 static void ll_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+	struct inode *dir = NODE(req, parent);
+
+	if (dir->ops->control)
+		scratch_note_unlink(req, dir, name);
 	TO_NAME(req, NODE(req, parent), name, unlink, EPERM);
 }
 
@@ -181,6 +206,21 @@ static void ll_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 	struct fuse_file_info *fi)
 {
 	TO(req, NODE(req, ino), write, EPERM, data, size, off, fi);
+}
+
+/* Without poll() of its own a file is as ready as any on a disk. */
+static void ll_poll(
+	fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct fuse_pollhandle *ph)
+{
+	struct inode *i = NODE(req, ino);
+
+	if (i->ops->poll) {
+		i->ops->poll(req, i, fi, ph);
+		return;
+	}
+	if (ph)
+		fuse_pollhandle_destroy(ph);
+	fuse_reply_poll(req, POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM);
 }
 
 static void ll_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -334,6 +374,7 @@ const struct fuse_lowlevel_ops fs_lowlevel_ops = {
 	.create = ll_create,
 	.read = ll_read,
 	.write = ll_write,
+	.poll = ll_poll,
 	.flush = ll_flush,
 	.release = ll_release,
 	.fsync = ll_fsync,

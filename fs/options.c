@@ -2,6 +2,8 @@
 /* A table, not a parser: libfuse's fuse_opt does the rest. */
 #include "fs/options.h"
 
+#include "fs/choose.h"
+
 #define FUSE_USE_VERSION 314
 #include <fuse_opt.h>
 
@@ -33,14 +35,17 @@ static const struct fuse_opt table[] = {
 	VALUE("namespace", namespace),
 	VALUE("symlinks", symlinks_word),
 	VALUE("agent", agent),
+	VALUE("audit", audit),
 	VALUE("uid", uid_word),
 	VALUE("gid", gid_word),
 	VALUE("umask", umask_word),
+	VALUE("allow_binds", binds_word),
 	{"max_sandboxes=%u", offsetof(struct options, max_sandboxes), 0},
 	{"--max_sandboxes=%u", offsetof(struct options, max_sandboxes), 0},
 	SWITCH("exec", exec),
 	SWITCH("allow_other", allow_other),
 	SWITCH("rm_on_unmount", rm_on_unmount),
+	SWITCH("locked", locked),
 	{"-f", offsetof(struct options, foreground), 1},
 	{"-d", offsetof(struct options, debug), 1},
 	{"-h", offsetof(struct options, show_help), 1},
@@ -74,14 +79,12 @@ static int check(struct options *o)
 {
 	if (!o->mountpoint)
 		fprintf(stderr, "sandboxfs: no mount point; try sandboxfs --help\n");
-	else if (o->engine && strcmp(o->engine, "auto") != 0 && strcmp(o->engine, "docker") != 0)
-		fprintf(stderr, "sandboxfs: engine=%s is not one of auto, docker\n", o->engine);
 	else if (o->symlinks_word && strcmp(o->symlinks_word, "contain") != 0 &&
 		 strcmp(o->symlinks_word, "raw") != 0 && strcmp(o->symlinks_word, "deny") != 0)
 		fprintf(stderr, "sandboxfs: symlinks=%s is not one of contain, raw, deny\n",
 			o->symlinks_word);
 	else
-		return 0;
+		return choose_check(o->engine);
 	return -EINVAL;
 }
 
@@ -91,6 +94,48 @@ static bool good_namespace(const char *s)
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
 
 	return *s && strlen(s) <= 64 && strspn(s, ok) == strlen(s) && !strchr("_.-", *s);
+}
+
+/* The daemon leaves this directory. */
+static char *absolute(const char *path)
+{
+	char *cwd, *to;
+
+	if (*path == '/')
+		return strdup(path);
+	cwd = getcwd(NULL, 0);
+	if (!cwd || asprintf(&to, "%s/%s", cwd, path) < 0)
+		to = NULL;
+	free(cwd);
+	return to;
+}
+
+/* "/A:/B" */
+static int set_binds(struct options *o)
+{
+	size_t n = 0;
+
+	if (!o->binds_word)
+		return 0;
+	o->allow_binds = calloc(strlen(o->binds_word) + 2, sizeof(char *));
+	if (!o->allow_binds)
+		return -ENOMEM;
+	for (const char *s = o->binds_word;; s++) {
+		size_t len = strcspn(s, ":");
+
+		if (*s != '/') {
+			fprintf(stderr,
+				"sandboxfs: allow_binds=%s: absolute paths, with colons between\n",
+				o->binds_word);
+			return -EINVAL;
+		}
+		o->allow_binds[n] = strndup(s, len);
+		if (!o->allow_binds[n++])
+			return -ENOMEM;
+		s += len;
+		if (!*s)
+			return 0;
+	}
 }
 
 static int set_defaults(struct options *o)
@@ -110,8 +155,8 @@ static int set_defaults(struct options *o)
 			      : *o->symlinks_word == 'd' ? SYMLINKS_DENY
 							 : SYMLINKS_CONTAIN;
 	if (o->templates) {
-		o->template_dirs[n++] = strdup(o->templates);
-		return 0;
+		o->template_dirs[n++] = absolute(o->templates);
+		return o->namespace && o->template_dirs[0] ? 0 : -ENOMEM;
 	}
 	if (xdg && *xdg && asprintf(&o->template_dirs[n], "%s/sandboxfs/templates", xdg) > 0)
 		n++;
@@ -162,17 +207,22 @@ int options_parse(struct options *o, struct fuse_args *args)
 	r = check(o);
 	if (r == 0)
 		r = set_shown(o);
+	if (r == 0)
+		r = set_binds(o);
 	return r < 0 ? r : set_defaults(o);
 }
 
 void options_fini(struct options *o)
 {
 	char *owned[] = {o->mountpoint, o->source, o->engine, o->host, o->image, o->templates,
-		o->namespace, o->agent, o->symlinks_word, o->uid_word, o->gid_word, o->umask_word,
-		o->template_dirs[0], o->template_dirs[1]};
+		o->namespace, o->agent, o->audit, o->symlinks_word, o->uid_word, o->gid_word,
+		o->umask_word, o->binds_word, o->template_dirs[0], o->template_dirs[1]};
 
 	for (size_t k = 0; k < sizeof(owned) / sizeof(owned[0]); k++)
 		free(owned[k]);
+	for (char **b = o->allow_binds; b && *b; b++)
+		free(*b);
+	free(o->allow_binds);
 	memset(o, 0, sizeof(*o));
 }
 
@@ -187,7 +237,7 @@ void options_help(void)
 	     "  -h, --help            this\n"
 	     "  -V, --version         the version\n"
 	     "  -o KEY[=VALUE],...    options; --KEY[=VALUE] is the same:\n"
-	     "    engine=auto|docker  which engine\n"
+	     "    engine=auto|docker|bwrap  which engine (default: auto, the first that answers)\n"
 	     "    host=ADDRESS        its address: unix:///path or tcp://host:port\n"
 	     "    image=IMAGE         image of the default template\n"
 	     "    templates=DIR       where NAME.json templates are\n"
@@ -195,6 +245,9 @@ void options_help(void)
 	     "    symlinks=contain|raw|deny\n"
 	     "                        what links in a sandbox may say (default: contain)\n"
 	     "    max_sandboxes=N     refuse more\n"
+	     "    allow_binds=A[:B]   host paths that templates may use, with what is below\n"
+	     "    locked              templates are read-only, limits can only be lowered\n"
+	     "    audit=FILE          append a copy of .sandboxfs/events to FILE\n"
 	     "    exec                let programs in sandboxes be run on the host\n"
 	     "    allow_other         let other users in\n"
 	     "    uid=N, gid=N        show all files as this user's, this group's\n"

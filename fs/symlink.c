@@ -110,8 +110,10 @@ int symlink_show(const struct link_place *at, const char *text, char **out)
 	if (ups < 0)
 		return -EPERM; /* what a `..` after a name means depends on what that name is then
 				*/
-	if (text[0] != '/' && (unsigned)ups <= at->depth)
+	if (text[0] != '/' && (unsigned)ups <= (at->sure ? at->depth : at->least))
 		return keep(text, out);
+	if (!at->sure)
+		return -ESTALE; /* how many `..` would be right? */
 	if (leading_ups(at->dir, &p) != 0)
 		return -EPERM; /* a place that lies */
 	buf_init(&b, (size_t)2 * LINK_MAX_TEXT);

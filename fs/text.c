@@ -2,6 +2,7 @@
 /* README, .sandboxfs/{version,engine,errors}; and what every generated file shares. */
 #include "fs/text.h"
 
+#include "fs/later.h"
 #include "fs/op.h"
 
 #include <errno.h>
@@ -25,11 +26,22 @@ static const char readme[] =
 	"\n"
 	"    mkdir python@demo                    from the template python\n"
 	"    printf 'ls\\0-l\\0' > demo/ctl/argv    a command without a shell\n"
+	"    echo 60 > demo/ctl/timeout           seconds; also user, cwd, env, max_wait, shell\n"
+	"    mkdir demo/ctl/jobs/build            a job: one of many commands at once\n"
+	"    echo make > demo/ctl/jobs/build/exec starts it and returns; then read output, result\n"
+	"    cat demo/ctl/jobs/build/wait         blocks until it has ended; prints the exit code\n"
+	"    rmdir demo/ctl/jobs/build            forgets it, kills what is left of it\n"
 	"    cat demo/ctl/state                   creating starting running paused stopped failed\n"
 	"    echo stopped > demo/ctl/state        or running, paused, restart\n"
 	"    cat demo/ctl/error                   why the last thing failed\n"
 	"    cat .sandboxfs/errors                the last failures of this mount, in words\n"
-	"    ls -L demo/rootfs/                   its whole file system\n";
+	"    cat .sandboxfs/events                what happened, as JSON lines; demo/ctl/log of "
+	"one sandbox\n"
+	"    ls -L demo/rootfs/                   its whole file system\n"
+	"\n"
+	"Who can only write files writes mkdir demo, rmdir demo, rm P or mv P Q to .sandboxfs/do, "
+	"a line\n"
+	"each. Any other file name in ctl/ is a scratch file; renamed onto ctl/exec it runs.\n";
 
 struct text {
 	_Atomic int refs; /* the open file's, and each read's until its reply has been sent */
@@ -93,26 +105,26 @@ void text_lookup(fuse_req_t req, unsigned which)
 	inode_reply_file(req, inode_fixed(fs_of(req)->table, &text_ops, which));
 }
 
-static void render(struct fs *fs, unsigned which, struct buf *b)
+/* Whose words a reader of `errors` sees: names of sandboxes, and what was written, are not for
+ * everybody. */
+static uint32_t reader_of(struct fs *fs, fuse_req_t req)
+{
+	uint32_t uid = fuse_req_ctx(req)->uid;
+
+	return uid == 0 || uid == fs->mounter_uid ? REPORT_ALL : uid;
+}
+
+static void render(struct fs *fs, unsigned which, uint32_t reader, struct buf *b)
 {
 	if (which == TEXT_README)
 		buf_puts(b, readme);
 	else if (which == TEXT_VERSION)
 		buf_puts(b, SANDBOXFS_VERSION "\n");
 	else if (which == TEXT_ERRORS)
-		report_render(registry_report(fs->registry), b);
+		report_render(registry_report(fs->registry), reader, b);
 	else
 		registry_describe(fs->registry, b);
 }
-
-/* The engine's text asks the engine, so it is rendered in a thread that may wait. */
-struct pending {
-	struct op *op;
-	struct inode *i;
-	bool open;
-	enum answer how; /* if not open */
-	struct fuse_file_info fi;
-};
 
 static void reply(
 	fuse_req_t req, struct inode *i, struct buf *b, struct fuse_file_info *fi, enum answer how)
@@ -124,53 +136,36 @@ static void reply(
 	buf_fini(b);
 }
 
+/* The engine's text asks the engine, so it is rendered in a thread that may wait. */
 static void answer_later(void *arg)
 {
-	struct pending *p = arg;
+	struct later *l = arg;
 	struct buf b;
 	fuse_req_t req;
 
 	buf_init(&b, TEXT_MAX);
-	render(p->i->fs, p->i->which, &b);
-	req = op_take(p->op); /* until now it could be interrupted */
+	render(l->i->fs, l->i->which, REPORT_ALL, &b);
+	req = later_take(l); /* until now it could be interrupted */
 	if (req)
-		reply(req, p->i, &b, p->open ? &p->fi : NULL, p->how);
+		reply(req, l->i, &b, l->fi, l->how);
 	buf_fini(&b);
-	inode_put(p->i);
-	free(p);
+	later_free(l);
 }
 
 static void ask(fuse_req_t req, struct inode *i, struct fuse_file_info *fi, enum answer how)
 {
-	struct pending *p;
+	struct later *l;
 	struct buf b;
 
 	if (i->which != TEXT_ENGINE) {
 		buf_init(&b, TEXT_MAX);
-		render(i->fs, i->which, &b);
+		render(i->fs, i->which, reader_of(i->fs, req), &b);
 		reply(req, i, &b, fi, how);
 		return;
 	}
-	p = calloc(1, sizeof(*p));
-	if (!p) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	*p = (struct pending){.op = op_wait(req), .i = i, .open = fi != NULL, .how = how};
-	if (!p->op) {
-		free(p);
-		return;
-	}
-	if (fi)
-		p->fi = *fi;
-	inode_get(i);
-	if (registry_defer(i->fs->registry, answer_later, p) < 0) {
-		req = op_take(p->op);
-		if (req)
-			fuse_reply_err(req, ENOMEM);
-		inode_put(i);
-		free(p);
-	}
+	l = later_new(req, i, fi, how);
+	if (l)
+		later_run(l, answer_later);
 }
 
 static void text_measure(

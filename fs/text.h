@@ -16,4 +16,4 @@ const char *text_name(unsigned which);
 /* Answers a lookup of one of them. */
 void text_lookup(fuse_req_t req, unsigned which);
 
-#define TEXT_MAX (1u << 20)
+#define TEXT_MAX (PROTO_MAX_DATA + 1) /* all that an agent may tell, and a newline */

@@ -8,6 +8,7 @@
 
 #include "fs/box.h"
 #include "fs/changes.h"
+#include "fs/forget.h"
 #include "fs/shown.h"
 
 #include <errno.h>
@@ -56,14 +57,19 @@ static void guard(const struct inode *i, struct stat *st)
 
 static enum op_outcome reply_attr(struct op *op, fuse_req_t req, struct wire_in *body)
 {
+	bool set = op->call.type == PROTO_SETATTR;
 	struct proto_attr a;
 	struct stat st;
 
 	if (!tree_get_attr(body, &a) || inode_stat(op->ino, &a, &st) < 0)
 		return OP_BAD;
 	guard(op->ino, &st);
+	/* After SETATTR the kernel takes them even if it has been told meanwhile that they are old:
+	 * so it must not keep them. */
 	if (req)
-		fuse_reply_attr(req, &st, inode_attr_timeout(op->ino, a.cache));
+		fuse_reply_attr(req, &st, set ? 0 : inode_attr_timeout(op->ino, a.cache));
+	else if (set)
+		changes_tell_attr(op->ino);
 	return OP_DONE;
 }
 
@@ -81,11 +87,23 @@ struct op *tree_new_node(fuse_req_t req, struct inode *dir, const char *name, ui
 	return op;
 }
 
+uint32_t tree_mode(fuse_req_t req, mode_t mode)
+{
+	mode_t mask = fuse_req_ctx(req)->umask & 0777;
+
+	return (mode & ~mask) | (mode & mask) << PROTO_MODE_MASKED;
+}
+
 struct inode *tree_found(struct op *op, const struct proto_attr *a, struct stat *st)
 {
 	uint32_t epoch = sandbox_epoch(op->sb);
-	struct inode *i = op->name ? inode_found(op->ino, op->name, op->node, epoch, a) : NULL;
+	struct inode *i = NULL;
+	struct forget f;
 
+	f.n = 0;
+	if (op->name)
+		i = inode_found(op->ino, op->name, op->node, epoch, a, &f);
+	forget_send(&f);
 	if (i && inode_stat(i, a, st) < 0) {
 		inode_forget(i, 1);
 		i = NULL;
@@ -104,6 +122,13 @@ static void reply_none(struct op *op, fuse_req_t req, uint32_t cache)
 		fuse_reply_err(req, ENOENT);
 }
 
+/* The kernel may know that there is no such name, and the agent takes what was made for known. */
+void tree_made_unseen(struct op *op)
+{
+	if (op->call.type != PROTO_LOOKUP)
+		changes_tell_name(op->ino, op->name);
+}
+
 enum op_outcome tree_reply_entry(struct op *op, fuse_req_t req, struct wire_in *body)
 {
 	struct proto_attr a;
@@ -118,7 +143,8 @@ enum op_outcome tree_reply_entry(struct op *op, fuse_req_t req, struct wire_in *
 		return OP_DONE;
 	}
 	if (!req) {
-		inode_give_back(op->sb, sandbox_epoch(op->sb), op->node, 1);
+		forget_now(op->sb, sandbox_epoch(op->sb), op->node, 1);
+		tree_made_unseen(op);
 		return OP_DONE;
 	}
 	i = tree_found(op, &a, &st);
@@ -189,12 +215,13 @@ static uint32_t setattr_mask(int to_set)
 static void tree_setattr(fuse_req_t req, struct inode *i, const struct stat *st, int to_set,
 	struct fuse_file_info *fi)
 {
-	int r = shown_chown(i->fs, st, &to_set);
+	struct stat meant = *st;
+	int r = shown_chown(i->fs, i->sb, &meant, &to_set);
 	struct proto_setattr s = {
 		.mask = setattr_mask(to_set),
 		.mode = st->st_mode & 07777,
-		.uid = st->st_uid,
-		.gid = st->st_gid,
+		.uid = meant.st_uid,
+		.gid = meant.st_gid,
 		.size = (uint64_t)st->st_size,
 		.atime = {st->st_atim.tv_sec, (uint32_t)st->st_atim.tv_nsec},
 		.mtime = {st->st_mtim.tv_sec, (uint32_t)st->st_mtim.tv_nsec},
@@ -247,7 +274,7 @@ static void tree_mknod(fuse_req_t req, struct inode *dir, const char *name, mode
 	op = tree_new_node(req, dir, name, PROTO_MKNOD);
 	if (op) {
 		op->reply = tree_reply_entry;
-		wire_u32(&op->call.frame, mode);
+		wire_u32(&op->call.frame, tree_mode(req, mode));
 		op_send(op);
 	}
 }
@@ -258,7 +285,7 @@ static void tree_mkdir(fuse_req_t req, struct inode *dir, const char *name, mode
 
 	if (op) {
 		op->reply = tree_reply_entry;
-		wire_u32(&op->call.frame, mode & 07777);
+		wire_u32(&op->call.frame, tree_mode(req, mode & 07777));
 		op_send(op);
 	}
 }
@@ -267,6 +294,8 @@ static enum op_outcome reply_removed(struct op *op, fuse_req_t req, struct wire_
 {
 	if (op->name)
 		inode_removed(op->ino, op->name);
+	if (!req)
+		changes_tell_name(op->ino, op->name);
 	return op_reply_nothing(op, req, body);
 }
 
@@ -297,12 +326,27 @@ static void tree_rmdir(fuse_req_t req, struct inode *dir, const char *name)
 	remove_name(req, dir, name, PROTO_RMDIR);
 }
 
+/* The kernel moves what it has under that name when it hears of success, and only then. */
 static enum op_outcome reply_renamed(struct op *op, fuse_req_t req, struct wire_in *body)
 {
-	if (op->name && op->name2)
-		inode_moved(
-			op->ino, op->name, op->ino2, op->name2, op->flags & PROTO_RENAME_EXCHANGE);
-	return op_reply_nothing(op, req, body);
+	struct inode *unsettled[2];
+
+	if (!wire_end(body))
+		return OP_BAD;
+	if (!req) { /* the caller was told EINTR: for the kernel nothing has moved */
+		inode_removed(op->ino, op->name);
+		inode_removed(op->ino2, op->name2);
+		changes_tell_name(op->ino, op->name);
+		changes_tell_name(op->ino2, op->name2);
+		return OP_DONE;
+	}
+	inode_moved(op->ino, op->name, op->ino2, op->name2, op->flags & PROTO_RENAME_EXCHANGE,
+		unsettled);
+	fuse_reply_err(req, 0);
+	for (int k = 0; k < 2; k++)
+		if (unsettled[k])
+			changes_settle(op->ino, unsettled[k]);
+	return OP_DONE;
 }
 
 static void tree_rename(fuse_req_t req, struct inode *dir, const char *name, struct inode *to,
@@ -327,6 +371,8 @@ static void tree_rename(fuse_req_t req, struct inode *dir, const char *name, str
 	op->name = strdup(name);
 	op->name2 = strdup(new_name);
 	op->flags = flags; /* Linux's numbers are the protocol's */
+	if (!op->name || !op->name2)
+		op->call.frame.error = -ENOMEM; /* sending it says so */
 	wire_u64(&op->call.frame, dir->node);
 	wire_str(&op->call.frame, name);
 	wire_u64(&op->call.frame, to->node);
@@ -344,10 +390,13 @@ static enum op_outcome reply_linked(struct op *op, fuse_req_t req, struct wire_i
 
 	if (!tree_get_attr(body, &a))
 		return OP_BAD;
-	if (!req)
-		return OP_DONE;
-	if (S_ISLNK(from->type)) /* another node, so the kernel does not know that it changed */
+	/* A link is another node, so the kernel does not know that it changed. */
+	if (!req || S_ISLNK(from->type))
 		changes_tell_attr(from);
+	if (!req) {
+		changes_tell_name(op->ino2, op->name);
+		return OP_DONE;
+	}
 	op->ino = op->ino2;
 	op->ino2 = from;
 	op->epoch = op->ino->epoch;

@@ -20,8 +20,12 @@ void handle_close(struct sandbox *sb, uint64_t fh, uint32_t epoch);
 
 /* An op on dir and name whose answer is the new node of that name. */
 struct op *tree_new_node(fuse_req_t req, struct inode *dir, const char *name, uint16_t type);
+/* The mode of a new file as the message has it: with the umask, and what that took. */
+uint32_t tree_mode(fuse_req_t req, mode_t mode);
 /* Its reply: the node becomes the kernel's. */
 enum op_outcome tree_reply_entry(struct op *op, fuse_req_t req, struct wire_in *body);
+/* It was made, and its caller was told EINTR meanwhile. */
+void tree_made_unseen(struct op *op);
 /* Reads an attr as the whole body. */
 bool tree_get_attr(struct wire_in *body, struct proto_attr *a);
 

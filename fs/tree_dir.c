@@ -8,6 +8,7 @@
 
 #include "common/cleanup.h"
 #include "fs/box.h"
+#include "fs/forget.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -28,8 +29,7 @@ static int special(struct inode *dir, const char *name, size_t len)
 {
 	static const char *const empty[] = {"proc", "sys", "dev"};
 	struct sandbox_info info;
-	char path[PATH_MAX];
-	unsigned depth;
+	struct place at;
 	int found = -1;
 
 	if (dir->tree != TREE_ROOTFS)
@@ -43,9 +43,8 @@ static int special(struct inode *dir, const char *name, size_t len)
 	const char *last = strrchr(info.workspace, '/');
 
 	if (last && last[1] && strlen(last + 1) == len && memcmp(last + 1, name, len) == 0 &&
-		inode_place(dir, path, sizeof(path), &depth) == 0 &&
-		strlen(path) == (size_t)(last - info.workspace) &&
-		memcmp(path, info.workspace, strlen(path)) == 0)
+		inode_place(dir, &at) == 0 && strlen(at.path) == (size_t)(last - info.workspace) &&
+		memcmp(at.path, info.workspace, strlen(at.path)) == 0)
 		found = EMPTY_HUSK;
 	sandbox_info_fini(&info);
 	return found;
@@ -56,18 +55,29 @@ bool tree_is_special(struct inode *dir, const char *name, size_t len)
 	return special(dir, name, len) >= 0;
 }
 
+/* The fixed node that is shown for it. */
+struct shown {
+	const struct node_ops *ops;
+	unsigned which;
+	mode_t mode;
+};
+
+static struct shown shown_for(int special)
+{
+	if (special == EMPTY_HUSK)
+		return (struct shown){&fixed_link_ops, LINK_WORKSPACE, S_IFLNK | 0777};
+	return (struct shown){&empty_ops, (unsigned)special, S_IFDIR | 0700};
+}
+
 bool tree_special(fuse_req_t req, struct inode *dir, const char *name)
 {
 	int which = special(dir, name, strlen(name));
+	struct shown s;
 
 	if (which < 0)
 		return false;
-	if (which == EMPTY_HUSK)
-		inode_reply_fixed(req, inode_fixed(dir->table, &fixed_link_ops, LINK_WORKSPACE),
-			S_IFLNK | 0777, 0);
-	else
-		inode_reply_fixed(req, inode_fixed(dir->table, &empty_ops, (unsigned)which),
-			S_IFDIR | 0700, 0);
+	s = shown_for(which);
+	inode_reply_fixed(req, inode_fixed(dir->table, s.ops, s.which), s.mode, 0);
 	return true;
 }
 
@@ -134,23 +144,32 @@ static uint64_t page_dots(struct page *p, struct inode *dir, off_t off)
 	return off == 0 || off == OFF_AFTER_DOT || off == OFF_AFTER_DOTDOT ? 0 : (uint64_t)off;
 }
 
-/* One entry into the page. 1: added, 0: no room, -EIO: it cannot be. `surplus`: its node is not
- * used. */
-static int page_entry(
-	struct op *op, struct page *p, const struct proto_dirent *d, uint32_t k, bool *surplus)
+/* The k-th entry into the page; if its number is not needed that goes to surplus. 1: added, 0: no
+ * room, -EIO: it cannot be. */
+static int page_entry(struct op *op, struct page *p, const struct proto_dirent *d, uint32_t k,
+	struct forget *surplus)
 {
 	struct fuse_entry_param e = {0};
 	struct inode *i = NULL;
 	char name[PROTO_NAME_MAX + 1];
+	int which;
 
 	memcpy(name, d->name, d->name_len);
 	name[d->name_len] = 0;
+	which = special(op->ino, name, d->name_len);
 	e.attr.st_ino = d->ino ? d->ino : 1;
 	e.attr.st_mode = d->type & S_IFMT;
-	*surplus = d->has_attr;
-	if (d->has_attr && p->plus && !tree_is_special(op->ino, name, d->name_len)) {
-		i = inode_found(op->ino, name, op->node + k, sandbox_epoch(op->sb), &d->attr);
-		*surplus = false;
+	if (which >= 0) {
+		struct shown s = shown_for(which);
+
+		e.attr.st_ino = inode_fixed_ino(op->ino->table, s.ops, s.which, 0);
+		e.attr.st_mode = s.mode;
+	}
+	if (d->has_attr && (!p->plus || which >= 0)) {
+		forget_add(surplus, op->sb, sandbox_epoch(op->sb), op->node + k);
+	} else if (d->has_attr) {
+		i = inode_found(
+			op->ino, name, op->node + k, sandbox_epoch(op->sb), &d->attr, surplus);
 		if (i)
 			e = inode_entry(i, d->attr.cache);
 		if (!i || inode_stat(i, &d->attr, &e.attr) < 0) {
@@ -183,39 +202,44 @@ static bool possible(const struct proto_attr *a)
 	       t == S_IFCHR || t == S_IFBLK;
 }
 
-static enum op_outcome reply_readdir(struct op *op, fuse_req_t req, struct wire_in *body)
+/* All entries into the page, as far as there is room; what does not fit, or nobody waits for
+ * (full), is given back. False: the agent's answer makes no sense. */
+static bool page_fill(
+	struct op *op, struct page *p, struct wire_in *body, bool full, struct forget *surplus)
 {
-	struct page *p = op->data;
-	bool full = !req;
-	uint32_t k = 0;
-
-	p->req = req;
-	for (; body->p < body->end; k++) {
+	for (uint32_t k = 0; body->p < body->end; k++) {
 		struct proto_dirent d;
-		bool surplus;
 		int r;
 
 		proto_get_dirent(body, &d);
 		if (body->bad || d.next > INT64_MAX ||
-			(d.has_attr && (k >= op->n || !possible(&d.attr)))) {
-			page_untell(p);
-			return OP_BAD;
-		}
-		surplus = d.has_attr;
+			(d.has_attr && (k >= op->n || !possible(&d.attr))))
+			return false;
 		if (!full) {
-			r = page_entry(op, p, &d, k, &surplus);
-			if (r < 0) {
-				page_untell(p);
-				return OP_BAD;
-			}
+			r = page_entry(op, p, &d, k, surplus);
+			if (r < 0)
+				return false;
 			full = r == 0;
+		} else if (d.has_attr) {
+			forget_add(surplus, op->sb, sandbox_epoch(op->sb), op->node + k);
 		}
-		if (surplus)
-			inode_give_back(op->sb, sandbox_epoch(op->sb), op->node + k, 1);
 	}
-	if (req && fuse_reply_buf(req, p->data, p->used) < 0)
+	return true;
+}
+
+static enum op_outcome reply_readdir(struct op *op, fuse_req_t req, struct wire_in *body)
+{
+	struct page *p = op->data;
+	struct forget surplus;
+	bool good;
+
+	p->req = req;
+	surplus.n = 0;
+	good = page_fill(op, p, body, !req, &surplus);
+	forget_send(&surplus);
+	if (!good || (req && fuse_reply_buf(req, p->data, p->used) < 0))
 		page_untell(p);
-	return OP_DONE;
+	return good ? OP_DONE : OP_BAD;
 }
 
 static void page_free(struct page *p)

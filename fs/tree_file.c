@@ -2,6 +2,8 @@
 /* Open files in a sandbox's tree: their bytes. */
 #include "fs/tree.h"
 
+#include "fs/forget.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -118,7 +120,8 @@ static enum op_outcome reply_create(struct op *op, fuse_req_t req, struct wire_i
 		h = handle_new(op);
 		i = tree_found(op, &a, &st);
 	} else {
-		inode_give_back(op->sb, sandbox_epoch(op->sb), op->node, 1);
+		forget_now(op->sb, sandbox_epoch(op->sb), op->node, 1);
+		tree_made_unseen(op);
 	}
 	if (!h || !i) {
 		drop_handle(op, h);
@@ -150,7 +153,7 @@ void tree_create(
 	op->fh = atomic_fetch_add(&op->fs->next_id, 1);
 	wire_u64(&op->call.frame, op->fh);
 	wire_u32(&op->call.frame, open_flags(fi->flags));
-	wire_u32(&op->call.frame, mode & 07777);
+	wire_u32(&op->call.frame, tree_mode(req, mode & 07777));
 	op_send(op);
 }
 
@@ -214,6 +217,7 @@ void tree_release(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 	}
 	if (!h->local)
 		handle_close(i->sb, h->fh, h->epoch);
+	i->leaving -= h->leaving;
 	free(h);
 	fuse_reply_err(req, 0);
 }

@@ -14,43 +14,41 @@
 /* Where a link stands; strings are in the struct. */
 struct stand {
 	struct link_place at;
+	struct place place;
 	char dir[2 * PATH_MAX];
 	struct sandbox_info info;
 };
 
-/* dir: the directory that holds the link. */
-static int stand(struct inode *dir, struct stand *s)
+/* With s->place set. */
+static int stand(struct sandbox *sb, struct stand *s)
 {
-	char path[PATH_MAX];
-	int r;
+	int r = sandbox_info(sb, &s->info);
 
-	s->info = (struct sandbox_info){0};
-	r = inode_place(dir, path, sizeof(path), &s->at.depth);
-	if (r == 0)
-		r = sandbox_info(dir->sb, &s->info);
 	if (r < 0)
 		return r;
 	snprintf(s->dir, sizeof(s->dir), "%s%s",
-		dir->tree == TREE_WORKSPACE ? s->info.workspace : "", path);
-	s->at.tree = dir->tree;
-	s->at.dir = s->dir;
-	s->at.sandbox = s->info.name;
+		s->place.tree == TREE_WORKSPACE ? s->info.workspace : "", s->place.path);
+	s->at = (struct link_place){.tree = s->place.tree,
+		.depth = s->place.depth,
+		.least = s->place.least,
+		.sure = s->place.sure,
+		.dir = s->dir,
+		.sandbox = s->info.name};
 	return 0;
 }
 
 static int show(struct inode *link, const char *text, char **out)
 {
-	struct inode *dir = inode_parent(link);
 	struct stand s;
 	int r;
 
-	if (!dir)
-		return -ESTALE;
-	r = stand(dir, &s);
+	s.info = (struct sandbox_info){0};
+	r = inode_link_place(link, &s.place);
+	if (r == 0)
+		r = stand(link->sb, &s);
 	if (r == 0)
 		r = symlink_show(&s.at, text, out);
 	sandbox_info_fini(&s.info);
-	inode_put(dir);
 	return r;
 }
 
@@ -94,8 +92,12 @@ void tree_symlink(fuse_req_t req, struct inode *dir, const char *name, const cha
 	cleanup_free char *stored = NULL;
 	struct stand s;
 	struct op *op;
-	int r = stand(dir, &s);
+	int r;
 
+	s.info = (struct sandbox_info){0};
+	r = inode_place(dir, &s.place);
+	if (r == 0)
+		r = stand(dir->sb, &s);
 	if (r == 0 && dir->fs->options->symlinks != SYMLINKS_RAW)
 		r = symlink_store(&s.at, text, &stored);
 	sandbox_info_fini(&s.info);

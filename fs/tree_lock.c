@@ -130,18 +130,22 @@ static enum op_outcome reply_locked(struct op *op, fuse_req_t req, struct wire_i
 	return OP_DONE;
 }
 
-/* A close(2) that ends a flock has returned before the kernel tells us of it (RELEASE), so a lock
- * that is taken may be taken by nobody: then it is asked for again. */
+/* Asked for again: a lock that is taken while a close is under way, which may be taken by nobody,
+ * since a close(2) that ends a flock has returned before the kernel tells us of it (RELEASE); and a
+ * wait that ended because another thread of the same process closed the file, which on a local disk
+ * goes on. EINTR is not for the kernel unless there is a signal: fcntl would return 512. */
 static enum op_outcome lock_failed(struct op *op, fuse_req_t req, int r)
 {
+	bool again = r == -EAGAIN ? op->ino->leaving > 0 : r == -EINTR && !op->leaving;
+
 	if (!req)
 		return OP_DONE;
-	if (r == -EAGAIN && op->ino->leaving && op->n++ < AGAIN_MAX) {
+	if (again && op->n++ < AGAIN_MAX) {
 		op_next(op, op->call.type);
-		put_fields(op, false);
+		put_fields(op, op->wait);
 		return OP_AGAIN;
 	}
-	fuse_reply_err(req, -r);
+	fuse_reply_err(req, r == -EINTR && !op->leaving ? ENOLCK : -r);
 	return OP_DONE;
 }
 
@@ -150,6 +154,7 @@ static void send_lock(struct op *op, bool wait)
 	op->barrier = op->flags != PROTO_LOCK_NONE;
 	op->any_signal = true;
 	op->failed = lock_failed;
+	op->wait = wait;
 	op->count = ++*asked_by(op->ino, op->node);
 	put_fields(op, wait);
 	op_send(op);
@@ -220,6 +225,10 @@ void tree_flush(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 	struct handle *h = handle_of(fi);
 	struct op *op;
 
+	/* What a process has locked goes now, and is not RELEASE's to end: by then the same process
+	 * may have opened and locked the file again. */
+	if (h->ranged && h->owner == fi->lock_owner)
+		h->ranged = false;
 	if ((h->flocked || h->ranged) && !atomic_exchange(&h->leaving, true))
 		i->leaving++;
 	/* Every write has been answered by now: but for locks nothing is left to do. */

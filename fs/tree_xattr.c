@@ -2,7 +2,7 @@
 /*
  * Extended attributes in a sandbox's tree. The agent is asked for the whole value; what the caller
  * has room for is settled here. Access lists (system.posix_acl_*) are values like others: what they
- * mean is for the sandbox's kernel.
+ * mean is for the sandbox's kernel, and for ours where it decides (shown_lists).
  *
  * File capabilities are not passed: the mount is nosuid, and the kernel asks for them before each
  * write. ops.c answers for those; they are left out of lists here.
@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "fs/box.h"
 #include "fs/changes.h"
+#include "fs/shown.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -86,13 +87,28 @@ static struct op *ask(fuse_req_t req, struct inode *i, uint16_t type,
 	struct op *op;
 
 	if (!i->epoch && box_is_husk(i->sb)) {
-		fuse_reply_err(req, EOPNOTSUPP);
+		fuse_reply_err(req, type == PROTO_GETXATTR ? ENODATA : EOPNOTSUPP);
 		return NULL;
 	}
 	op = op_new(req, i, type, reply);
 	if (op)
 		wire_u64(&op->call.frame, i->node);
 	return op;
+}
+
+/* The kernel asks for a list to decide by. On a file system that has none there is none: what it is
+ * answered otherwise would be the caller's errno, whatever the mode allows. */
+static enum op_outcome no_list(struct op *op, fuse_req_t req, int r)
+{
+	(void)op;
+	if (req)
+		fuse_reply_err(req, r == -EOPNOTSUPP ? ENODATA : -r);
+	return OP_DONE;
+}
+
+static bool is_list(const char *name)
+{
+	return strncmp(name, "system.posix_acl_", strlen("system.posix_acl_")) == 0;
 }
 
 void tree_getxattr(fuse_req_t req, struct inode *i, const char *name, size_t size)
@@ -103,6 +119,8 @@ void tree_getxattr(fuse_req_t req, struct inode *i, const char *name, size_t siz
 		return;
 	op->size = size;
 	op->call.repeat = true;
+	if (is_list(name) && shown_lists(i->fs))
+		op->failed = no_list;
 	wire_str(&op->call.frame, name);
 	op_send(op);
 }

@@ -15,7 +15,9 @@
 #include <utlist.h>
 
 #define RX_CHUNK  65536u
-#define RX_KEEP	  131072u /* an idle channel keeps no larger buffer */
+#define RX_TURN	  4194304u /* so many bytes, then others have their turn */
+#define RX_KEEP	  131072u  /* an idle channel keeps no larger buffer */
+#define GIVEN_MAX 1048576u /* bytes of one-way frames, kept after they were sent */
 #define FRAME_MAX (PROTO_HEAD + PROTO_MAX_BODY)
 
 struct channel {
@@ -28,9 +30,14 @@ struct channel {
 	pthread_mutex_t lock;
 	struct call *flying; /* by id, whole request sent or being sent; protected by lock */
 	struct call *queue;  /* to be sent, in order; protected by lock */
+	struct call *bulk;   /* to be sent after those, in order; protected by lock */
+	struct call *begun;  /* of those two the one that a write began with; protected by lock */
+	struct call *given;  /* one-way, sent, and to be sure of; in order; protected by lock */
+	size_t given_bytes;  /* of those; protected by lock */
 	uint64_t next_id;    /* protected by lock */
 	bool want_out;	     /* protected by lock */
-	bool ended;	     /* nothing is sent or taken any more; protected by lock */
+	bool ended;	     /* nothing is sent any more; protected by lock */
+	bool finished;	     /* nothing is taken any more: finish() has all; protected by lock */
 	int send_error;	     /* what ended it, if a write did; protected by lock */
 };
 
@@ -46,19 +53,31 @@ void call_fini(struct call *c)
 	buf_fini(&c->frame);
 }
 
-/* A one-way message in the queue: a call that has no done() and is freed once sent. */
-static struct call *oneway(const struct buf *frame)
+bool call_was_sent(const struct call *c)
+{
+	return c->sent >= c->frame.len;
+}
+
+/* A one-way message: a call that has no done(). */
+struct call *oneway_new(const struct buf *frame)
 {
 	struct call *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
 	buf_init(&c->frame, FRAME_MAX);
-	if (buf_append(&c->frame, frame->data, frame->len) < 0) {
-		free(c);
+	if (frame->error || buf_append(&c->frame, frame->data, frame->len) < 0 ||
+		proto_end(&c->frame, 0) < 0) {
+		oneway_free(c);
 		return NULL;
 	}
 	return c;
+}
+
+void oneway_free(struct call *c)
+{
+	call_fini(c);
+	free(c);
 }
 
 static void set_id(struct call *c, uint64_t id)
@@ -68,13 +87,56 @@ static void set_id(struct call *c, uint64_t id)
 		c->frame.data[8 + i] = (uint8_t)(id >> (8 * i));
 }
 
+/* Which is sent next: a frame that has been begun is finished first. With the lock held. */
+static struct call *next_call(const struct channel *ch)
+{
+	return ch->begun ? ch->begun : ch->queue ? ch->queue : ch->bulk;
+}
+
+static void unqueue(struct channel *ch, struct call *c)
+{
+	if (c->bulk)
+		DL_DELETE(ch->bulk, c);
+	else
+		DL_DELETE(ch->queue, c);
+}
+
+static size_t weight(const struct call *c)
+{
+	return sizeof(*c) + c->frame.cap;
+}
+
+static void drop_given(struct channel *ch)
+{
+	struct call *c = ch->given;
+
+	DL_DELETE(ch->given, c);
+	ch->given_bytes -= weight(c);
+	oneway_free(c);
+}
+
+/* A one-way frame has been sent to its end; lock held. Nothing may be answered for long: then the
+ * oldest are taken for received. */
+static void sent_oneway(struct channel *ch, struct call *c)
+{
+	if (!c->owed) {
+		oneway_free(c);
+		return;
+	}
+	c->id = ch->next_id;
+	DL_APPEND(ch->given, c);
+	ch->given_bytes += weight(c);
+	while (ch->given_bytes > GIVEN_MAX)
+		drop_given(ch);
+}
+
 /* Sends what the stream takes. Called with the lock held; 0 or the stream's error. */
 static int flush(struct channel *ch)
 {
 	struct call *c;
 	bool blocked = false;
 
-	while (!blocked && (c = ch->queue)) {
+	while (!blocked && (c = next_call(ch))) {
 		ssize_t n;
 
 		if (c->done && !c->in_flight) {
@@ -89,15 +151,15 @@ static int flush(struct channel *ch)
 			return (int)n;
 		if (n > 0)
 			c->sent += (size_t)n;
+		/* What was refused is offered again: see stream.h. */
+		ch->begun = (c->sent || n == -EAGAIN) && c->sent < c->frame.len ? c : NULL;
 		if (c->sent < c->frame.len) {
 			blocked = n == -EAGAIN;
 			continue;
 		}
-		DL_DELETE(ch->queue, c);
-		if (!c->done) {
-			call_fini(c);
-			free(c);
-		}
+		unqueue(ch, c);
+		if (!c->done)
+			sent_oneway(ch, c);
 	}
 	if (blocked != ch->want_out) {
 		ch->want_out = blocked;
@@ -106,52 +168,77 @@ static int flush(struct channel *ch)
 	return 0;
 }
 
-static void enqueue(struct channel *ch, struct call *c)
+/* What comes after the end and before finish() is lost with the rest, in the I/O thread. False: it
+ * is too late for that, and c is the caller's. */
+static bool enqueue(struct channel *ch, struct call *c)
 {
-	bool ended;
+	bool taken;
 	int r = 0;
 
 	pthread_mutex_lock(&ch->lock);
 	c->sent = 0;
 	c->in_flight = false;
-	ended = ch->ended;
-	if (!ended) {
-		DL_APPEND(ch->queue, c);
+	taken = !ch->finished;
+	if (taken) {
+		if (c->bulk)
+			DL_APPEND(ch->bulk, c);
+		else
+			DL_APPEND(ch->queue, c);
+	}
+	if (!ch->ended) {
 		r = flush(ch);
 		ch->send_error = r;
 	}
 	pthread_mutex_unlock(&ch->lock);
-	if (ended && c->done) {
-		ch->events.lost(ch->events.arg, c);
-	} else if (ended) {
-		call_fini(c);
-		free(c);
-	}
 	if (r < 0)
 		channel_close(ch); /* finish() says why */
+	return taken;
 }
 
-void channel_send(struct channel *ch, struct call *c)
+int channel_send(struct channel *ch, struct call *c)
 {
 	int r = proto_end(&c->frame, 0);
 
 	if (r < 0) {
+		c->words = "";
 		c->done(c, r, NULL);
-		return;
+		return 0;
 	}
-	enqueue(ch, c);
+	return enqueue(ch, c) ? 0 : -EPIPE;
 }
 
 void channel_post(struct channel *ch, const struct buf *frame)
 {
-	struct call *c = oneway(frame);
+	struct call *c = oneway_new(frame);
 
-	if (c && proto_end(&c->frame, 0) == 0) {
-		enqueue(ch, c);
-	} else if (c) {
-		call_fini(c);
-		free(c);
-	}
+	if (c && !enqueue(ch, c))
+		oneway_free(c);
+}
+
+int channel_give(struct channel *ch, struct call *oneway)
+{
+	oneway->owed = true;
+	return enqueue(ch, oneway) ? 0 : -EPIPE;
+}
+
+static bool is_use(const struct call *c, bool gentle)
+{
+	return c->done && c->type != PROTO_CHANGES && c->type != PROTO_IDLE &&
+	       (gentle || !c->gentle);
+}
+
+unsigned channel_uses(struct channel *ch, bool gentle)
+{
+	struct call *c, *tmp;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&ch->lock);
+	HASH_ITER (hh, ch->flying, c, tmp)
+		n += is_use(c, gentle);
+	DL_FOREACH (ch->queue, c)
+		n += is_use(c, gentle) && !c->in_flight;
+	pthread_mutex_unlock(&ch->lock);
+	return n;
 }
 
 void channel_close(struct channel *ch)
@@ -177,7 +264,10 @@ static struct call *take(struct channel *ch, const struct proto_head *h)
 		c = NULL;
 	if (c) {
 		HASH_DEL(ch->flying, c);
-		if (ch->queue && !ch->want_out)
+		/* The agent reads in order: it has what was sent before this request. */
+		while (ch->given && ch->given->id < h->id)
+			drop_given(ch);
+		if (next_call(ch) && !ch->want_out)
 			flush(ch); /* an error shows at the next read */
 	}
 	pthread_mutex_unlock(&ch->lock);
@@ -249,9 +339,11 @@ static size_t rx_room(const struct channel *ch)
 	return want;
 }
 
-/* Reads until the stream has no more. 0, or why it is over. */
+/* Reads until the stream has no more, or others must have their turn. 0, or why it is over. */
 static int drain(struct channel *ch, struct err *err)
 {
+	size_t got = 0;
+
 	for (;;) {
 		size_t room = rx_room(ch);
 		uint8_t *to = buf_reserve(&ch->rx, room);
@@ -271,9 +363,14 @@ static int drain(struct channel *ch, struct err *err)
 				said);
 		}
 		ch->rx.len += (size_t)n;
+		got += (size_t)n;
 		r = parse(ch, err);
 		if (r < 0)
 			return r;
+		if (got >= RX_TURN) {
+			watch_again(ch->watch);
+			return 0;
+		}
 	}
 }
 
@@ -310,7 +407,7 @@ void channel_cancel(struct channel *ch, const struct call *c)
 
 static void finish(struct channel *ch)
 {
-	struct call *flying, *queue, *c, *tmp;
+	struct call *flying, *queue, *given, *c, *tmp;
 	struct err err = {0};
 
 	if (ch->send_error < 0) {
@@ -320,19 +417,26 @@ static void finish(struct channel *ch)
 	}
 	pthread_mutex_lock(&ch->lock);
 	flying = ch->flying;
+	DL_CONCAT(ch->queue, ch->bulk);
 	queue = ch->queue;
-	ch->flying = ch->queue = NULL;
+	given = ch->given;
+	ch->flying = ch->queue = ch->bulk = ch->begun = ch->given = NULL;
+	ch->finished = true;
 	pthread_mutex_unlock(&ch->lock);
+	DL_FOREACH_SAFE (given, c, tmp) {
+		DL_DELETE(given, c);
+		ch->events.owed(ch->events.arg, c);
+	}
 	DL_FOREACH_SAFE (queue, c, tmp) {
 		DL_DELETE(queue, c);
 		if (c->in_flight)
 			continue; /* it is in the table too */
-		if (c->done) {
+		if (c->done)
 			ch->events.lost(ch->events.arg, c);
-		} else {
-			call_fini(c);
-			free(c);
-		}
+		else if (c->owed)
+			ch->events.owed(ch->events.arg, c);
+		else
+			oneway_free(c);
 	}
 	HASH_ITER (hh, flying, c, tmp) {
 		HASH_DEL(flying, c);

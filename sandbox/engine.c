@@ -14,7 +14,18 @@ void engine_box_fini(struct engine_box *box)
 	free(box->config);
 	free(box->image_id);
 	free(box->error);
+	free(box->ports);
 	memset(box, 0, sizeof(*box));
+}
+
+void engine_place_fini(struct engine_place *place)
+{
+	free(place->host);
+	free(place->why);
+	free(place->ca);
+	free(place->cert);
+	free(place->key);
+	memset(place, 0, sizeof(*place));
 }
 
 static char *dup_or_empty(const char *s)
@@ -32,42 +43,13 @@ int engine_box_copy(struct engine_box *to, const struct engine_box *from)
 	b.config = dup_or_empty(from->config);
 	b.image_id = dup_or_empty(from->image_id);
 	b.error = dup_or_empty(from->error);
-	if (!b.id || !b.name || !b.template || !b.config || !b.image_id || !b.error) {
+	b.ports = calloc(from->n_ports + 1, sizeof(*b.ports));
+	if (b.ports && from->n_ports)
+		memcpy(b.ports, from->ports, from->n_ports * sizeof(*b.ports));
+	if (!b.ports || !b.id || !b.name || !b.template || !b.config || !b.image_id || !b.error) {
 		engine_box_fini(&b);
 		return -ENOMEM;
 	}
 	*to = b;
 	return 0;
-}
-
-static void free_list(char **list)
-{
-	for (char **p = list; p && *p; p++)
-		free(*p);
-	free(list);
-}
-
-void spec_fini(struct spec *spec)
-{
-	free(spec->namespace);
-	free(spec->name);
-	free(spec->template);
-	free(spec->image);
-	free(spec->pull_policy);
-	free(spec->user);
-	free(spec->working_dir);
-	free_list(spec->environment);
-	free_list(spec->command);
-	free_list(spec->tmpfs);
-	for (size_t i = 0; i < spec->n_volumes; i++) {
-		free(spec->volumes[i].source);
-		free(spec->volumes[i].target);
-	}
-	free(spec->volumes);
-	free_list(spec->cap_add);
-	free_list(spec->cap_drop);
-	free(spec->network_mode);
-	free(spec->hostname);
-	free(spec->config);
-	memset(spec, 0, sizeof(*spec));
 }

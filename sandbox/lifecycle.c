@@ -7,15 +7,16 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/setup_file.h"
+#include "sandbox/setup.h"
 #include "sandbox/template.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <utlist.h>
-
-#define STOP_GRACE_S 5
 
 struct task {
 	struct registry *r;
@@ -23,15 +24,33 @@ struct task {
 	char *name;	    /* create, rename: the name; set_state: the word */
 	uint32_t owner;
 	bool keep_husk;
+	bool pre_stop; /* remove: it is to be stopped in good order */
 	registry_done *done;
 	void *arg;
+	struct spec spec; /* create */
+	int setup;	  /* create: what goes onto the state volume; -1: nothing */
 	struct call ping; /* set_state running: answered when it is so */
+	bool sets_state;  /* counted in sb->setters */
 };
+
+#define SETTERS_MAX 4 /* each may hold a thread for as long as a stop takes */
+
+static void setter_gone(struct sandbox *sb)
+{
+	pthread_mutex_lock(&sb->lock);
+	sb->setters--;
+	pthread_mutex_unlock(&sb->lock);
+}
 
 static void task_free(struct task *t)
 {
+	if (t->sets_state)
+		setter_gone(t->sb);
 	if (t->sb)
 		sandbox_put(t->sb);
+	spec_fini(&t->spec);
+	if (t->setup >= 0)
+		close(t->setup);
 	free(t->name);
 	free(t);
 }
@@ -47,8 +66,11 @@ static void task_run(struct task proto, void (*fn)(void *arg), const char *name)
 	struct task *t = malloc(sizeof(*t));
 	struct err err = {0};
 
+	if (!t && proto.sets_state)
+		setter_gone(proto.sb);
 	if (t) {
 		*t = proto;
+		t->setup = -1;
 		t->name = name ? strdup(name) : NULL;
 		if (t->sb)
 			sandbox_get(t->sb);
@@ -75,6 +97,7 @@ static int reserve(struct task *t, const struct spec *spec, struct err *err)
 	free(sb->config);
 	sb->template = strdup(spec->template);
 	sb->config = strdup(spec->config ? spec->config : "");
+	policy_know(sb);
 	pthread_mutex_lock(&r->lock);
 	HASH_FIND(by_name, r->names, t->name, strlen(t->name), found);
 	if (found)
@@ -96,8 +119,9 @@ static int reserve(struct task *t, const struct spec *spec, struct err *err)
 	return got;
 }
 
-static int resolve(struct task *t, struct spec *spec, struct err *err)
+static int resolve(struct task *t, struct err *err)
 {
+	struct spec *spec = &t->spec;
 	char *template = NULL;
 	bool snapshot = false;
 	int r = template_split(t->name, &template, &snapshot, err);
@@ -105,8 +129,7 @@ static int resolve(struct task *t, struct spec *spec, struct err *err)
 	if (r == 0 && snapshot)
 		r = err_set(err, ENOENT, "there is no snapshot %s", template);
 	else if (r == 0)
-		r = template_resolve(
-			template, (const char *const *)t->r->template_dirs, t->r->image, spec, err);
+		r = template_resolve(template, t->r->rules, spec, err);
 	free(template);
 	if (r < 0)
 		return r;
@@ -118,61 +141,55 @@ static int resolve(struct task *t, struct spec *spec, struct err *err)
 	return 0;
 }
 
+/* Words for who has no image and no registry. */
+static int without_image(const struct engine *e, struct err *err)
+{
+	struct err said = *err;
+
+	if (!e->ops->image_hint)
+		return -err->code;
+	return err_set(err, said.code, "%.330s; %s", said.msg, e->ops->image_hint);
+}
+
 /* 0: the image is there; 1: it must be fetched; -errno. */
-static int need_image(struct task *t, const struct spec *spec, struct err *err)
+static int need_image(struct task *t, struct err *err)
 {
 	struct engine *e = t->r->engine;
+	const struct spec *spec = &t->spec;
 	const char *policy = spec->pull_policy ? spec->pull_policy : "missing";
-	int r = e->ops->image_check(e, spec->image, err);
+	bool build = spec->build.context;
+	int r = e->ops->image_check(e, spec->image, spec->platform, err);
 
-	if (r == 0)
-		return strcmp(policy, "always") == 0;
-	if (r != -ENOENT)
+	if (r == -EAGAIN)
+		return 1;
+	if (r < 0 && r != -ENOENT)
 		return r;
-	if (strcmp(policy, "never") == 0)
-		return err_set(err, ENOMEDIUM, "there is no image %s, and pull_policy is never",
-			spec->image);
+	if (r == 0)
+		return strcmp(policy, build ? "build" : "always") == 0;
+	if (strcmp(policy, "never") == 0) {
+		err_set(err, ENOMEDIUM, "there is no image %s%s%s, and pull_policy is never",
+			spec->image, spec->platform ? " for " : "",
+			spec->platform ? spec->platform : "");
+		return without_image(e, err);
+	}
 	return 1;
 }
 
-/* A pull: what it last said, so that a line that is repeated is told once. */
-struct pull {
-	struct sandbox *sb;
-	char said[128];
-};
-
-/* Ends a pull that nobody wants any more. */
-static bool pull_progress(void *arg, const char *line)
-{
-	struct pull *p = arg;
-	bool go_on;
-
-	if (strncmp(p->said, line, sizeof(p->said) - 1) != 0)
-		log_info("%s", line);
-	snprintf(p->said, sizeof(p->said), "%s", line);
-	pthread_mutex_lock(&p->sb->lock);
-	go_on = !p->sb->removing && !p->sb->removed;
-	pthread_mutex_unlock(&p->sb->lock);
-	return go_on;
-}
-
-static int pull(struct task *t, const char *image, struct err *err)
+static int make(struct task *t, struct err *err)
 {
 	struct engine *e = t->r->engine;
-	struct pull p = {.sb = t->sb};
-
-	return e->ops->image_pull(e, image, pull_progress, &p, err);
-}
-
-static int make(struct task *t, const struct spec *spec, struct err *err)
-{
-	struct engine *e = t->r->engine;
+	struct err ignored = {0};
 	char *id = NULL;
 	bool unwanted;
-	int r = e->ops->create(e, spec, &id, err);
+	int r = e->ops->create(e, &t->spec, &id, err);
 
 	if (r < 0)
 		return r;
+	if (t->setup >= 0 && (r = e->ops->put_state(e, id, SETUP_NAME, t->setup, err)) < 0) {
+		e->ops->remove(e, id, &ignored);
+		free(id);
+		return r;
+	}
 	registry_attach(t->r, t->sb, id);
 	pthread_mutex_lock(&t->sb->lock);
 	unwanted = t->sb->removing || t->sb->removed;
@@ -185,40 +202,90 @@ static int make(struct task *t, const struct spec *spec, struct err *err)
 	return r;
 }
 
+static void tell_created(const struct task *t, const struct spec *spec)
+{
+	struct event_field fields[] = {{.key = "uid", .number = t->owner},
+		{.key = "template", .text = spec->template}, {.key = "image", .text = spec->image}};
+
+	events_add(t->r->events, "created", t->name, fields, 3);
+}
+
+/* The container is there: starts it. */
+static void start(struct task *t)
+{
+	pthread_mutex_lock(&t->sb->lock);
+	sandbox_become(t->sb, SANDBOX_STARTING, NULL);
+	pthread_mutex_unlock(&t->sb->lock);
+	lifecycle_bring_up_now(t->sb);
+	task_free(t);
+}
+
+static void make_task(void *arg)
+{
+	struct task *t = arg;
+	struct err err = {0};
+
+	if (make(t, &err) == 0) {
+		start(t);
+		return;
+	}
+	lifecycle_fail(t->sb, "create", &err, true);
+	task_free(t);
+}
+
+/* From the fetch's thread, which does not wait for the engine again. */
+static void fetched(void *arg, int r, const struct err *why)
+{
+	struct task *t = arg;
+	struct err err = *why;
+	bool build = t->spec.build.context, unwanted;
+
+	if (r == 0 && pool_run(t->r->pool, make_task, t) == 0)
+		return;
+	if (r == 0)
+		err_set(&err, ENOMEM, "no memory for that");
+	else if (!build)
+		without_image(t->r->engine, &err);
+	pthread_mutex_lock(&t->sb->lock);
+	unwanted = t->sb->removing || t->sb->removed;
+	pthread_mutex_unlock(&t->sb->lock);
+	if (!unwanted)
+		lifecycle_fail(t->sb, build ? "build" : "pull", &err, true);
+	task_free(t);
+}
+
 static void create_task(void *arg)
 {
 	struct task *t = arg;
-	struct spec spec = {0};
 	struct err err = {0};
 	bool fetch = false;
-	int r = resolve(t, &spec, &err);
+	int r = resolve(t, &err);
 
+	if (r == 0 && t->r->engine->ops->check)
+		r = t->r->engine->ops->check(t->r->engine, &t->spec, &err);
+	if (r == 0 && setup_needed(&t->spec)) {
+		t->setup = setup_pack(&t->spec, &err);
+		r = t->setup < 0 ? t->setup : 0;
+	}
 	if (r == 0)
-		r = reserve(t, &spec, &err);
+		r = reserve(t, &t->spec, &err);
 	if (r == 0) {
-		r = need_image(t, &spec, &err);
+		r = need_image(t, &err);
 		fetch = r == 1;
 		if (r == 0)
-			r = make(t, &spec, &err);
+			r = make(t, &err);
 		if (r < 0)
 			registry_drop(t->r, t->sb, false);
+		else
+			tell_created(t, &t->spec);
 	}
 	t->done(t->arg, r < 0 ? r : 0, &err);
-	if (r >= 0 && fetch) {
-		r = pull(t, spec.image, &err);
-		if (r < 0)
-			lifecycle_fail(t->sb, "pull", &err, true);
-		else if ((r = make(t, &spec, &err)) < 0)
-			lifecycle_fail(t->sb, "create", &err, true);
-	}
-	if (r >= 0) {
-		pthread_mutex_lock(&t->sb->lock);
-		t->sb->state = SANDBOX_STARTING;
-		pthread_mutex_unlock(&t->sb->lock);
-		lifecycle_bring_up_now(t->sb);
-	}
-	spec_fini(&spec);
-	task_free(t);
+	if (fetch)
+		fetch_join(t->r->fetches, t->sb, &t->spec, fetched, t);
+	else if (r == 0)
+		start(t);
+	else
+		task_free(t);
 }
 
 void registry_create(
@@ -226,6 +293,27 @@ void registry_create(
 {
 	task_run(
 		(struct task){.r = r, .owner = owner, .done = done, .arg = arg}, create_task, name);
+}
+
+int lifecycle_remove_box(struct registry *r, const char *id, bool pre_stop, struct err *err)
+{
+	const struct engine_ops *ops = r->engine->ops;
+	struct err ignored = {0};
+
+	if (pre_stop && ops->stop(r->engine, id, ENGINE_STOP_GRACE_S, &ignored) < 0)
+		log_info("a sandbox that is removed did not stop by itself: %s", ignored.msg);
+	return ops->remove(r->engine, id, err);
+}
+
+/* What is left to do once it is gone for everybody else. */
+static void end_task(void *arg)
+{
+	struct task *t = arg;
+	struct err err = {0};
+
+	if (lifecycle_remove_box(t->r, t->sb->id, t->pre_stop, &err) < 0)
+		sandbox_error(t->sb, "remove", "", &err);
+	task_free(t);
 }
 
 static void remove_task(void *arg)
@@ -237,6 +325,7 @@ static void remove_task(void *arg)
 	int r = 0;
 
 	pthread_mutex_lock(&t->sb->lock);
+	t->pre_stop = t->sb->policy.pre_stop && t->sb->state == SANDBOX_RUNNING;
 	twice = t->sb->removing;
 	t->sb->removing = true;
 	made = *t->sb->id; /* if not, whoever is making it sees `removing` afterwards */
@@ -255,11 +344,12 @@ static void remove_task(void *arg)
 		task_done(t, r, &err);
 		return;
 	}
-	registry_drop(t->r, t->sb, t->keep_husk);
+	registry_removed(t->r, t->sb, t->keep_husk);
 	t->done(t->arg, 0, &err);
-	if (made && e->ops->remove(e, t->sb->id, &err) < 0)
-		sandbox_error(t->sb, "remove", "", &err);
-	task_free(t);
+	if (!made)
+		task_free(t);
+	else if (pool_run(t->r->ends, end_task, t) < 0)
+		end_task(t);
 }
 
 void registry_remove(
@@ -274,14 +364,14 @@ void registry_forget(struct registry *r, struct sandbox *sb)
 	registry_drop(r, sb, false);
 }
 
-/* The name and what the user asked for, as they are now. The name is a new string. */
-static char *name_and_mark(struct sandbox *sb, enum engine_mark *mark)
+char *lifecycle_name_and_mark(struct sandbox *sb, enum engine_mark *mark)
 {
 	char *name;
 
 	pthread_mutex_lock(&sb->lock);
 	name = strdup(sb->name);
-	*mark = !sb->held		      ? ENGINE_MARK_NONE
+	*mark = sb->idle		      ? ENGINE_MARK_IDLE
+		: !sb->held		      ? ENGINE_MARK_NONE
 		: sb->state == SANDBOX_PAUSED ? ENGINE_MARK_PAUSED
 					      : ENGINE_MARK_STOPPED;
 	pthread_mutex_unlock(&sb->lock);
@@ -309,17 +399,11 @@ static void rename_task(void *arg)
 			r = err_set(&err, EBUSY, "the sandbox is still being made");
 		pthread_mutex_unlock(&t->r->lock);
 	}
-	free(name_and_mark(t->sb, &mark));
+	free(lifecycle_name_and_mark(t->sb, &mark));
 	if (r == 0)
 		r = e->ops->rename(e, t->sb->id, t->name, mark, &err);
-	if (r == 0) {
-		struct engine_box box = {0};
-
-		if (e->ops->inspect(e, t->sb->id, &box, &err) == 0) {
-			registry_apply(t->r, &box);
-			engine_box_fini(&box);
-		}
-	}
+	if (r == 0)
+		registry_look(t->r, t->sb->id);
 	task_done(t, r, &err);
 }
 
@@ -336,7 +420,7 @@ static int hold(struct task *t, bool pause, struct err *err)
 	struct engine *e = t->r->engine;
 	enum engine_mark mark = pause ? ENGINE_MARK_PAUSED : ENGINE_MARK_STOPPED;
 	enum engine_mark before;
-	cleanup_free char *name = name_and_mark(sb, &before);
+	cleanup_free char *name = lifecycle_name_and_mark(sb, &before);
 	struct err ignored = {0};
 	struct call *waiting;
 	int r;
@@ -347,14 +431,15 @@ static int hold(struct task *t, bool pause, struct err *err)
 	if (r < 0)
 		return r;
 	r = pause ? e->ops->pause(e, sb->id, true, err)
-		  : e->ops->stop(e, sb->id, STOP_GRACE_S, err);
+		  : e->ops->stop(e, sb->id, ENGINE_STOP_GRACE_S, err);
 	if (r < 0) {
 		e->ops->rename(e, sb->id, name, before, &ignored);
 		return r;
 	}
 	pthread_mutex_lock(&sb->lock);
 	sb->held = true;
-	sb->state = pause ? SANDBOX_PAUSED : SANDBOX_STOPPED;
+	sb->idle = false;
+	sandbox_become(sb, pause ? SANDBOX_PAUSED : SANDBOX_STOPPED, NULL);
 	waiting = sandbox_take_waiting(sb);
 	pthread_mutex_unlock(&sb->lock);
 	calls_fail(waiting, ESHUTDOWN, "the sandbox was stopped or paused");
@@ -392,11 +477,12 @@ static int release(struct task *t, struct err *err)
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&sb->lock);
-	sb->held = false;
+	sb->held = sb->idle = false;
+	sb->moved = ++t->r->moves; /* who saw the mark before is not to hold it again */
 	if (sb->state == SANDBOX_PAUSED)
-		sb->state = SANDBOX_RUNNING;
+		sandbox_become(sb, SANDBOX_RUNNING, NULL);
 	else if (sb->state == SANDBOX_FAILED)
-		sb->state = SANDBOX_STOPPED;
+		sandbox_become(sb, SANDBOX_STOPPED, NULL);
 	pthread_mutex_unlock(&sb->lock);
 	call_begin(&t->ping, PROTO_PING, 0, 0);
 	t->ping.done = is_up;
@@ -434,5 +520,19 @@ static void state_task(void *arg)
 void registry_set_state(
 	struct registry *r, struct sandbox *sb, const char *word, registry_done *done, void *arg)
 {
-	task_run((struct task){.r = r, .sb = sb, .done = done, .arg = arg}, state_task, word);
+	struct err err = {0};
+
+	pthread_mutex_lock(&sb->lock);
+	if (sb->setters >= SETTERS_MAX)
+		err_set(&err, EBUSY, "%u others are changing its state", sb->setters);
+	else
+		sb->setters++;
+	pthread_mutex_unlock(&sb->lock);
+	if (err.code)
+		done(arg, -err.code, &err);
+	else
+		task_run(
+			(struct task){
+				.r = r, .sb = sb, .done = done, .arg = arg, .sets_state = true},
+			state_task, word);
 }

@@ -12,25 +12,40 @@
 #include <utlist.h>
 
 #define HELLO_PATIENCE_MS 30000
-#define CALL_LOSSES	  3    /* a call is sent again so often */
 #define LINK_LOSSES	  5    /* so many connections in a row that broke soon: it is no use */
 #define LINK_SOON_MS	  1000 /* after its greeting */
+#define REFUSED_MAX	  5    /* so many in a row that were never greeted */
 
 struct link {
+	_Atomic int refs; /* the channel's, until it is gone, and that of who sends the greeting */
 	struct sandbox *sb; /* a reference */
 	struct channel *ch;
-	struct call hello;
-	bool greeted;	    /* hello was answered; I/O thread's, then constant */
-	bool started;	    /* the container was started for it */
-	int64_t greeted_ms; /* when; I/O thread's */
-	bool broke;	    /* the agent broke the protocol; I/O thread's */
-	struct err why;	    /* why it went down; I/O thread's */
-	struct call *limbo; /* lost calls that may be sent again; I/O thread's */
+	struct call hello, setup;
+	struct proto_hello said; /* the greeting's answer; I/O thread's */
+	bool greeted;		 /* hello was answered; I/O thread's, then constant */
+	bool settled;		 /* and it is known whether the sandbox can serve; I/O thread's */
+	bool started;		 /* the container was started for it */
+	int64_t greeted_ms;	 /* when; I/O thread's */
+	bool broke;		 /* the agent broke the protocol; I/O thread's */
+	struct err why;		 /* why it went down; I/O thread's */
+	struct call *limbo;	 /* lost calls that may be sent again; I/O thread's */
 };
 
 struct channel *link_channel(struct link *l)
 {
 	return l->ch;
+}
+
+static void link_put(struct link *l)
+{
+	if (--l->refs)
+		return;
+	call_fini(&l->hello);
+	call_fini(&l->setup);
+	proto_hello_fini(&l->said);
+	channel_put(l->ch);
+	sandbox_put(l->sb);
+	free(l);
 }
 
 void lifecycle_fail(struct sandbox *sb, const char *op, const struct err *err, bool for_good)
@@ -39,12 +54,16 @@ void lifecycle_fail(struct sandbox *sb, const char *op, const struct err *err, b
 
 	sandbox_error(sb, op, "", err);
 	pthread_mutex_lock(&sb->lock);
-	if (for_good)
-		sb->state = SANDBOX_FAILED;
+	if (for_good && !sb->removed)
+		sandbox_become(sb, SANDBOX_FAILED, err->msg);
+	else if (for_good)
+		sb->state = SANDBOX_FAILED; /* its removal has been told */
 	else if (sb->state == SANDBOX_STARTING)
-		sb->state = SANDBOX_STOPPED;
+		sandbox_become(sb, SANDBOX_STOPPED, NULL);
 	sb->busy = false;
 	list = sandbox_take_waiting(sb);
+	if (err->code == EHOSTDOWN && !for_good)
+		lifecycle_keep(sb, &list);
 	pthread_mutex_unlock(&sb->lock);
 	calls_fail(list, err->code, err->msg);
 }
@@ -66,11 +85,27 @@ void lifecycle_unlink(struct sandbox *sb)
 	}
 }
 
-/* The handshake is done: what waited is sent. */
+/* With the lock held: it runs and is connected; what waited is sent. */
+static void serve(struct sandbox *sb)
+{
+	const struct link *l = sb->link;
+	struct call *c;
+
+	sandbox_become(sb, SANDBOX_RUNNING, NULL);
+	sb->busy = sb->idle = false;
+	while ((c = sb->waiting) && sb->ready && !sb->idle && sb->link == l) {
+		DL_DELETE(sb->waiting, c);
+		c->waiting = false;
+		c->until_ms = 0; /* the engine is back */
+		sandbox_send_unlock(sb, c);
+		pthread_mutex_lock(&sb->lock);
+	}
+}
+
+/* The handshake is done. */
 static void greeted(struct link *l, const struct proto_hello *h)
 {
 	struct sandbox *sb = l->sb;
-	struct call *c;
 	char *workspace = strdup(h->workspace), *old;
 	void *view;
 
@@ -82,27 +117,37 @@ static void greeted(struct link *l, const struct proto_hello *h)
 		channel_close(l->ch);
 		return;
 	}
+	sb->refused = 0;
 	if (!h->resumed || !sb->epoch)
 		sb->epoch++;
 	sb->uid = h->uid;
 	sb->gid = h->gid;
 	old = sb->workspace;
 	sb->workspace = workspace ? workspace : old;
-	sb->state = SANDBOX_RUNNING;
-	sb->busy = false;
 	sb->ready = true;
-	while ((c = sb->waiting) && sb->ready && sb->link == l) {
-		DL_DELETE(sb->waiting, c);
-		c->waiting = false;
-		sandbox_send_unlock(sb, c);
-		pthread_mutex_lock(&sb->lock);
-	}
+	owed_send(sb);
+	serve(sb);
 	view = sb->view;
 	pthread_mutex_unlock(&sb->lock);
 	if (workspace)
 		free(old);
 	if (view)
 		sb->view_ops->up(view);
+	idle_ask(sb);
+}
+
+bool lifecycle_send_waiting(struct sandbox *sb)
+{
+	bool ready;
+
+	pthread_mutex_lock(&sb->lock);
+	ready = sb->ready;
+	if (ready)
+		serve(sb);
+	pthread_mutex_unlock(&sb->lock);
+	if (ready)
+		idle_ask(sb);
+	return ready;
 }
 
 static int check_hello(struct sandbox *sb, const struct proto_hello *h, struct err *err)
@@ -125,10 +170,16 @@ static int check_hello(struct sandbox *sb, const struct proto_hello *h, struct e
 	return 0;
 }
 
+static void give_up(struct link *l, const char *op, const struct err *err)
+{
+	l->settled = true;
+	lifecycle_fail(l->sb, op, err, true);
+	lifecycle_unlink(l->sb);
+}
+
 static bool hello_done(struct call *c, int r, struct wire_in *body)
 {
 	struct link *l = (struct link *)((char *)c - offsetof(struct link, hello));
-	struct proto_hello h = {0};
 	struct err err = {0};
 	bool ok = true;
 
@@ -137,19 +188,50 @@ static bool hello_done(struct call *c, int r, struct wire_in *body)
 	if (r < 0) {
 		err_set(&err, -r, "the agent refused us: %s", *c->words ? c->words : strerror(-r));
 	} else {
-		proto_get_hello(body, &h);
+		proto_get_hello(body, &l->said);
 		ok = wire_end(body);
-		r = ok ? check_hello(l->sb, &h, &err)
+		r = ok ? check_hello(l->sb, &l->said, &err)
 		       : err_set(&err, EPROTO, "the agent's greeting is malformed");
 	}
 	if (r < 0) {
-		lifecycle_fail(l->sb, "connect", &err, true);
-		lifecycle_unlink(l->sb);
-	} else {
-		greeted(l, &h);
+		give_up(l, "connect", &err);
+		return ok;
 	}
-	proto_hello_fini(&h);
-	return ok;
+	pthread_mutex_lock(&l->sb->lock);
+	l->sb->setting_up = l->sb->link == l;
+	pthread_mutex_unlock(&l->sb->lock);
+	return true;
+}
+
+/* The setup has ended, now or at an earlier start; the sandbox serves, or has failed. */
+static bool setup_done(struct call *c, int r, struct wire_in *body)
+{
+	struct link *l = (struct link *)((char *)c - offsetof(struct link, setup));
+	struct proto_setup s = {0};
+	struct err err = {0};
+
+	if (l->settled)
+		return true; /* its greeting has failed */
+	if (r == 0) {
+		proto_get_setup(body, &s);
+		if (!wire_end(body)) {
+			proto_setup_fini(&s);
+			return false;
+		}
+		r = setup_verdict(l->sb, &s, l->started, &err);
+	} else if (r == -EOPNOTSUPP) {
+		r = 0; /* an agent that knows of no setup */
+	} else {
+		err_set(&err, -r, "the setup: %s", *c->words ? c->words : strerror(-r));
+	}
+	if (r < 0) {
+		give_up(l, s.result == PROTO_SETUP_HOOK_FAILED ? "post_start" : "setup", &err);
+	} else {
+		l->settled = true;
+		greeted(l, &l->said);
+	}
+	proto_setup_fini(&s);
+	return true;
 }
 
 static void on_down(void *arg, bool broke, const struct err *err)
@@ -168,9 +250,11 @@ static void on_lost(void *arg, struct call *c)
 {
 	struct link *l = arg;
 
-	if (c == &l->hello)
-		return; /* on_gone looks at greeted */
-	if (c->repeat && !l->broke && ++c->losses <= CALL_LOSSES) {
+	if (c == &l->hello || c == &l->setup)
+		return; /* on_gone looks at greeted and settled */
+	if (call_was_sent(c))
+		owed_outcome(l->sb, c);
+	if (!l->broke && call_may_repeat(c)) {
 		DL_APPEND(l->limbo, c);
 		return;
 	}
@@ -178,66 +262,19 @@ static void on_lost(void *arg, struct call *c)
 	c->done(c, -EIO, NULL);
 }
 
-/* The connection broke while calls were under way. If the container is still there the calls that
- * may be repeated are sent again; they do not wake one that has ended. */
-struct recovery {
-	struct sandbox *sb;
-	struct call *limbo;
-};
-
-static void recover(void *arg)
+static void on_owed(void *arg, struct call *c)
 {
-	struct recovery *rec = arg;
-	struct sandbox *sb = rec->sb;
-	const struct engine_ops *ops = sb->registry->engine->ops;
-	struct engine_box box = {0};
-	struct err err = {0};
-	struct call *c, *tmp;
-	int r = ops->inspect(sb->registry->engine, sb->id, &box, &err);
-	bool up = r == 0 && (box.state == ENGINE_RUNNING || box.state == ENGINE_PAUSED);
-
-	if (r == 0)
-		err_set(&err, EIO, "the sandbox ended while this was under way");
-	if (!up) {
-		calls_fail(rec->limbo, err.code, err.msg);
-	} else {
-		pthread_mutex_lock(&sb->lock);
-		DL_FOREACH_SAFE (rec->limbo, c, tmp) {
-			DL_DELETE(rec->limbo, c);
-			DL_APPEND(sb->waiting, c);
-			c->waiting = true;
-		}
-		pthread_mutex_unlock(&sb->lock);
-	}
-	pthread_mutex_lock(&sb->lock);
-	up = sb->waiting != NULL;
-	sb->busy = up;
-	pthread_mutex_unlock(&sb->lock);
-	if (up)
-		lifecycle_bring_up_now(sb);
-	if (r == 0)
-		registry_apply(sb->registry, &box);
-	engine_box_fini(&box);
-	sandbox_put(sb);
-	free(rec);
+	owed_give(((struct link *)arg)->sb, c);
 }
 
-static void start_recovery(struct sandbox *sb, struct call *limbo)
+static bool try_again(struct sandbox *sb)
 {
-	struct recovery *rec = malloc(sizeof(*rec));
+	bool again;
 
-	if (rec) {
-		*rec = (struct recovery){.sb = sb, .limbo = limbo};
-		sandbox_get(sb);
-		if (pool_run(sb->registry->pool, recover, rec) == 0)
-			return;
-		sandbox_put(sb);
-		free(rec);
-	}
 	pthread_mutex_lock(&sb->lock);
-	sb->busy = false;
+	again = !sb->removing && !sb->removed && ++sb->refused < REFUSED_MAX;
 	pthread_mutex_unlock(&sb->lock);
-	calls_fail(limbo, ENOMEM, "no memory to connect again");
+	return again;
 }
 
 /* Why the agent cannot be reached: the container's own end says more than a lost connection. */
@@ -256,7 +293,8 @@ static void connect_failed(struct sandbox *sb, struct err *err, bool broke, bool
 				box.exit_code, *box.error ? ": " : "", box.error);
 		engine_box_fini(&box);
 	}
-	if (ended && !started) { /* it was ending just when we came: now it can be started */
+	/* It was ending just when we came: now it can be started. The engine may not know yet. */
+	if (!started && (ended || (!broke && err->code != EHOSTDOWN && try_again(sb)))) {
 		lifecycle_bring_up_now(sb);
 		return;
 	}
@@ -289,7 +327,7 @@ static void handshake_failed(struct link *l, bool wanted)
 		err_set(&err, EIO, "the agent did not answer the greeting within %d s",
 			HELLO_PATIENCE_MS / 1000);
 	else
-		err_prefix(&err, "no greeting from the agent");
+		err_set(&err, EIO, "no greeting from the agent: %s", l->why.msg);
 	if (d) {
 		*d = (struct diagnosis){
 			.sb = l->sb, .err = err, .broke = l->broke, .started = l->started};
@@ -320,6 +358,16 @@ static void count_loss(struct link *l)
 	}
 }
 
+static void send_again(struct sandbox *sb, struct call *list)
+{
+	struct call *c, *tmp;
+
+	DL_FOREACH_SAFE (list, c, tmp) {
+		DL_DELETE(list, c);
+		sandbox_call(sb, c);
+	}
+}
+
 static void on_gone(void *arg)
 {
 	struct link *l = arg;
@@ -331,13 +379,14 @@ static void on_gone(void *arg)
 	current = sb->link == l;
 	if (current) {
 		sb->link = NULL;
-		sb->ready = false;
+		sb->ready = sb->setting_up = false;
 	}
 	wanted = !sb->removing && !sb->removed;
-	if (l->greeted && wanted && !sb->held)
+	if (l->greeted && wanted && !sb->held && !sb->idle)
 		count_loss(l);
-	again = current && l->greeted && !l->broke && wanted && !sb->busy &&
-		(l->limbo || sb->waiting);
+	/* Lost during the setup: that goes on inside, and we are still busy with it. */
+	again = current && l->greeted && !l->broke && wanted &&
+		(l->settled ? !sb->busy && (l->limbo || sb->waiting) : sb->busy);
 	sb->busy |= again;
 	pthread_mutex_unlock(&sb->lock);
 
@@ -346,18 +395,16 @@ static void on_gone(void *arg)
 	else if (l->broke)
 		lifecycle_fail(sb, "protocol", &l->why, true);
 	if (again)
-		start_recovery(sb, l->limbo);
+		lifecycle_recover(sb, l->limbo);
+	else if (l->greeted && !l->broke && wanted)
+		send_again(sb, l->limbo); /* somebody else brings it up */
 	else
 		calls_fail(l->limbo, EIO, "the sandbox ended while this was under way");
-	call_fini(&l->hello);
-	channel_put(l->ch);
-	free(l);
-
 	pthread_mutex_lock(&r->lock);
 	r->links--;
 	pthread_cond_broadcast(&r->links_gone);
 	pthread_mutex_unlock(&r->lock);
-	sandbox_put(sb);
+	link_put(l);
 }
 
 struct patience {
@@ -371,7 +418,7 @@ static void no_hello(void *arg)
 	struct channel *ch = NULL;
 
 	pthread_mutex_lock(&p->sb->lock);
-	if (p->sb->link == p->l && !p->sb->ready && p->sb->busy) {
+	if (p->sb->link == p->l && !p->sb->ready && !p->sb->setting_up && p->sb->busy) {
 		ch = p->sb->link->ch;
 		channel_get(ch);
 	}
@@ -404,13 +451,14 @@ static int link_new(struct sandbox *sb, struct stream *s, bool started, struct e
 	struct registry *reg = sb->registry;
 	struct link *l = calloc(1, sizeof(*l));
 	struct channel_events events = {
-		.down = on_down, .lost = on_lost, .gone = on_gone, .arg = l};
+		.down = on_down, .lost = on_lost, .owed = on_owed, .gone = on_gone, .arg = l};
 	int r;
 
 	if (!l) {
 		s->close(s);
 		return err_set(err, ENOMEM, "no memory for a connection");
 	}
+	l->refs = 2;
 	l->sb = sb;
 	l->started = started;
 	sandbox_get(sb);
@@ -420,17 +468,23 @@ static int link_new(struct sandbox *sb, struct stream *s, bool started, struct e
 	wire_u32(&l->hello.frame, PROTO_VERSION_MIN);
 	buf_append(&l->hello.frame, sb->session, sizeof(sb->session));
 	l->hello.done = hello_done;
+	call_begin(&l->setup, PROTO_SETUP, 0, 0);
+	l->setup.done = setup_done;
 
 	pthread_mutex_lock(&reg->lock);
 	reg->links++;
 	pthread_mutex_unlock(&reg->lock);
 	/* Under the lock, so that no event sees a sandbox that does not know its link. */
 	pthread_mutex_lock(&sb->lock);
-	r = channel_new(reg->loop, s, &events, &l->ch);
+	if (sb->removed) { /* meanwhile, or all is being closed: nobody would end it any more */
+		s->close(s);
+		r = -ENOENT;
+	} else {
+		r = channel_new(reg->loop, s, &events, &l->ch);
+	}
 	if (r == 0) {
 		sb->link = l;
-		sb->ready = false;
-		channel_get(l->ch); /* for the send below */
+		sb->ready = sb->setting_up = false;
 	}
 	pthread_mutex_unlock(&sb->lock);
 	if (r < 0) {
@@ -438,39 +492,89 @@ static int link_new(struct sandbox *sb, struct stream *s, bool started, struct e
 		reg->links--;
 		pthread_mutex_unlock(&reg->lock);
 		call_fini(&l->hello);
+		call_fini(&l->setup);
 		free(l);
 		sandbox_put(sb);
 		return err_set(err, -r, "cannot watch the connection: %s", strerror(-r));
 	}
-	struct channel *ch = l->ch;
-
+	/* The connection may be lost already, and all of that told. */
 	expect_hello(sb, l);
-	channel_send(ch, &l->hello);
-	channel_put(ch);
+	(void)channel_send(l->ch, &l->hello);
+	(void)channel_send(l->ch, &l->setup); /* at once: one round trip for both */
+	link_put(l);
 	return 0;
 }
 
-/* Starts the container if it must be. 0: it runs; 1: it is paused by somebody, wait; -errno. */
+/* The user has stopped or paused it, perhaps just now and by another daemon: it stays so, and who
+ * waits for it hears that. False: it was released since the engine was asked. */
+static bool stay_held(struct sandbox *sb, enum engine_state state, uint64_t asked)
+{
+	struct call *list;
+
+	pthread_mutex_lock(&sb->lock);
+	if (sb->moved > asked) {
+		pthread_mutex_unlock(&sb->lock);
+		return false;
+	}
+	sb->held = true;
+	sandbox_become(sb, state == ENGINE_PAUSED ? SANDBOX_PAUSED : SANDBOX_STOPPED, NULL);
+	sb->busy = false;
+	list = sandbox_take_waiting(sb);
+	pthread_mutex_unlock(&sb->lock);
+	calls_fail(list, ESHUTDOWN, "the sandbox was stopped or paused");
+	return true;
+}
+
+static bool is_held(const struct engine_box *box)
+{
+	return (box->mark == ENGINE_MARK_STOPPED && box->state == ENGINE_EXITED) ||
+	       (box->mark == ENGINE_MARK_PAUSED && box->state == ENGINE_PAUSED);
+}
+
+/* Starts the container if it must be. 0: it runs; 1: it is stopped or paused by somebody, and that
+ * has been seen to; -errno. */
 static int ensure_running(struct sandbox *sb, bool *started, struct err *err)
 {
 	struct registry *reg = sb->registry;
 	const struct engine_ops *ops = reg->engine->ops;
 	struct engine_box box = {0};
 	enum engine_state state;
-	int r = ops->inspect(reg->engine, sb->id, &box, err);
+	int r;
 
+	for (bool again = true; again;) {
+		uint64_t asked = reg->moves;
+
+		r = ops->inspect(reg->engine, sb->id, &box, err);
+		if (r < 0)
+			return r;
+		state = box.state;
+		again = is_held(&box);
+		if (again) {
+			engine_box_fini(&box);
+			if (stay_held(sb, state, asked))
+				return 1;
+		}
+	}
+	if (box.mark == ENGINE_MARK_IDLE) {
+		if (state == ENGINE_PAUSED &&
+			(r = ops->pause(reg->engine, sb->id, false, err)) == 0)
+			state = ENGINE_RUNNING;
+		if (r == 0)
+			r = ops->rename(reg->engine, sb->id, box.name, ENGINE_MARK_NONE, err);
+	}
+	engine_box_fini(&box);
 	if (r < 0)
 		return r;
-	state = box.state;
-	engine_box_fini(&box);
 	if (state == ENGINE_RUNNING)
 		return 0;
 	if (state == ENGINE_GONE)
 		return err_set(err, ENOENT, "the container is being removed");
 	pthread_mutex_lock(&sb->lock);
-	sb->state = state == ENGINE_PAUSED ? SANDBOX_PAUSED : SANDBOX_STARTING;
+	sandbox_become(sb, state == ENGINE_PAUSED ? SANDBOX_PAUSED : SANDBOX_STARTING, NULL);
 	if (state == ENGINE_PAUSED)
 		sb->busy = false;
+	else
+		sb->published_known = false;
 	pthread_mutex_unlock(&sb->lock);
 	if (state == ENGINE_PAUSED)
 		return 1;
@@ -489,7 +593,7 @@ void lifecycle_bring_up_now(struct sandbox *sb)
 	if (r == 1)
 		return;
 	if (r == -ENOENT) {
-		registry_drop(reg, sb, false);
+		registry_removed(reg, sb, false);
 		lifecycle_fail(sb, "start", &err, true);
 		return;
 	}
@@ -497,6 +601,8 @@ void lifecycle_bring_up_now(struct sandbox *sb)
 		lifecycle_fail(sb, "start", &err, r != -EHOSTDOWN);
 		return;
 	}
+	if (lifecycle_send_waiting(sb)) /* it was only paused */
+		return;
 	if (reg->engine->ops->connect(reg->engine, sb->id, &s, &err) < 0) {
 		connect_failed(sb, &err, false, started);
 		return;

@@ -32,7 +32,9 @@ struct watch {
 	int fd;
 	void (*ready)(void *arg, uint32_t events);
 	void *arg;
-	struct watch *next; /* in io->ended; protected by io->lock */
+	struct watch *next;		       /* in io->ended; protected by io->lock */
+	struct watch *prev_again, *next_again; /* in io->again; the thread's own, as the next */
+	bool again;
 };
 
 struct io {
@@ -40,7 +42,8 @@ struct io {
 	int epoll, wake;
 	pthread_mutex_t lock;
 	struct watch *ended;  /* protected by lock */
-	struct timer *timers; /* protected by lock */
+	struct watch *again;  /* to be called once more; the thread's own */
+	struct timer *timers; /* the next one first; protected by lock */
 	bool stop;	      /* protected by lock */
 };
 
@@ -66,6 +69,25 @@ static void wake(struct io *io)
 		log_error("cannot wake an I/O thread: %s", strerror(errno));
 }
 
+static void not_again(struct watch *w)
+{
+	if (w->again)
+		DL_DELETE2(w->io->again, w, prev_again, next_again);
+	w->again = false;
+}
+
+static void run_again(struct io *io)
+{
+	struct watch *last = io->again ? io->again->prev_again : NULL, *w;
+
+	while (last && (w = io->again)) {
+		not_again(w);
+		w->ready(w->arg, EPOLLIN);
+		if (w == last)
+			break; /* those that were added meanwhile have their turn later */
+	}
+}
+
 static void run_ended(struct io *io)
 {
 	struct watch *list, *w;
@@ -76,6 +98,7 @@ static void run_ended(struct io *io)
 	pthread_mutex_unlock(&io->lock);
 	while ((w = list)) {
 		list = w->next;
+		not_again(w);
 		epoll_ctl(io->epoll, EPOLL_CTL_DEL, w->fd, NULL);
 		w->ready(w->arg, 0);
 		free(w);
@@ -86,17 +109,15 @@ static void run_ended(struct io *io)
 static int run_timers(struct io *io)
 {
 	int64_t now = loop_now_ms(), wait = -1;
-	struct timer *due = NULL, *t, *tmp;
+	struct timer *due = NULL, *t;
 
 	pthread_mutex_lock(&io->lock);
-	LL_FOREACH_SAFE (io->timers, t, tmp) {
-		if (t->due_ms <= now) {
-			LL_DELETE(io->timers, t);
-			LL_PREPEND(due, t);
-		} else if (wait < 0 || t->due_ms - now < wait) {
-			wait = t->due_ms - now;
-		}
+	while ((t = io->timers) && t->due_ms <= now) {
+		io->timers = t->next;
+		LL_PREPEND(due, t);
 	}
+	if (t)
+		wait = t->due_ms - now;
 	pthread_mutex_unlock(&io->lock);
 	while ((t = due)) {
 		due = t->next;
@@ -114,7 +135,8 @@ static void *io_thread(void *arg)
 	bool stop = false;
 
 	while (!stop) {
-		int n = epoll_wait(io->epoll, ev, 64, run_timers(io));
+		int wait = run_timers(io);
+		int n = epoll_wait(io->epoll, ev, 64, io->again ? 0 : wait);
 
 		for (int i = 0; i < n; i++) {
 			struct watch *w = ev[i].data.ptr;
@@ -125,6 +147,7 @@ static void *io_thread(void *arg)
 			else if (read(io->wake, &count, sizeof(count)) < 0)
 				log_trace("spurious wake");
 		}
+		run_again(io);
 		run_ended(io);
 		pthread_mutex_lock(&io->lock);
 		stop = io->stop;
@@ -193,10 +216,10 @@ static struct io *pick(struct loop *l)
 	return &l->io[atomic_fetch_add(&l->next, 1) % l->n];
 }
 
-int watch_new(struct loop *l, int fd, void (*ready)(void *arg, uint32_t events), void *arg,
-	struct watch **out)
+static int watch_add(struct loop *l, int fd, uint32_t events,
+	void (*ready)(void *arg, uint32_t events), void *arg, struct watch **out)
 {
-	struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP};
+	struct epoll_event ev = {.events = events};
 	struct watch *w = calloc(1, sizeof(*w));
 
 	if (!w)
@@ -212,6 +235,32 @@ int watch_new(struct loop *l, int fd, void (*ready)(void *arg, uint32_t events),
 		return r;
 	}
 	return 0;
+}
+
+int watch_new(struct loop *l, int fd, void (*ready)(void *arg, uint32_t events), void *arg,
+	struct watch **out)
+{
+	return watch_add(l, fd, EPOLLIN | EPOLLRDHUP, ready, arg, out);
+}
+
+int watch_new_once(struct loop *l, int fd, void (*ready)(void *arg, uint32_t events), void *arg,
+	struct watch **out)
+{
+	return watch_add(l, fd, EPOLLONESHOT, ready, arg, out);
+}
+
+void watch_arm(struct watch *w, uint32_t events)
+{
+	struct epoll_event ev = {.events = events | EPOLLONESHOT, .data.ptr = w};
+
+	epoll_ctl(w->io->epoll, EPOLL_CTL_MOD, w->fd, &ev);
+}
+
+void watch_again(struct watch *w)
+{
+	if (!w->again)
+		DL_APPEND2(w->io->again, w, prev_again, next_again);
+	w->again = true;
 }
 
 void watch_want_out(struct watch *w, int want)
@@ -233,6 +282,11 @@ void watch_end(struct watch *w)
 	wake(io);
 }
 
+static int sooner(const struct timer *a, const struct timer *b)
+{
+	return a->due_ms < b->due_ms ? -1 : a->due_ms > b->due_ms;
+}
+
 int loop_after(struct loop *l, unsigned delay_ms, void (*fn)(void *arg), void *arg)
 {
 	struct io *io = pick(l);
@@ -242,7 +296,7 @@ int loop_after(struct loop *l, unsigned delay_ms, void (*fn)(void *arg), void *a
 		return -ENOMEM;
 	*t = (struct timer){.due_ms = loop_now_ms() + delay_ms, .fn = fn, .arg = arg};
 	pthread_mutex_lock(&io->lock);
-	LL_PREPEND(io->timers, t);
+	LL_INSERT_INORDER(io->timers, t, sooner);
 	pthread_mutex_unlock(&io->lock);
 	wake(io);
 	return 0;

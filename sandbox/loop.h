@@ -20,6 +20,14 @@ int watch_new(struct loop *l, int fd, void (*ready)(void *arg, uint32_t events),
 	struct watch **out);
 /* From any thread: also (or no longer) watch for EPOLLOUT. */
 void watch_want_out(struct watch *w, int want);
+/* From the watch's own ready(): calls it again with EPOLLIN when others have had their turn. */
+void watch_again(struct watch *w);
+/* The same as watch_new, but nothing is told before watch_arm, and after each event nothing more
+ * until the next: for descriptors whose far end may have hung up while nobody wants to know. */
+int watch_new_once(struct loop *l, int fd, void (*ready)(void *arg, uint32_t events), void *arg,
+	struct watch **out);
+/* From any thread: EPOLLIN, EPOLLOUT, both, or 0 for an error and the end of both ways only. */
+void watch_arm(struct watch *w, uint32_t events);
 /* From any thread, once: ends it, with a last ready(arg, 0) from the watch's thread. */
 void watch_end(struct watch *w);
 

@@ -7,15 +7,18 @@
 #pragma once
 
 #include "sandbox/engine.h"
+#include "sandbox/events.h"
 #include "sandbox/report.h"
 #include "sandbox/sandbox.h"
+#include "sandbox/template.h"
 
 struct registry_config {
 	struct engine *engine; /* the registry's from now on */
+	const char *chosen;    /* why that one, in words; borrowed until registry_free */
 	const char *namespace;
-	const char *const *template_dirs;
-	const char *image;	/* the default template's; NULL: the built-in */
-	unsigned max_sandboxes; /* 0: no limit */
+	const struct template_rules *rules; /* borrowed until registry_free */
+	unsigned max_sandboxes;		    /* 0: no limit */
+	const char *audit;		    /* a file for a copy of the events; NULL: none */
 };
 
 /* Lists the sandboxes once and begins to follow the engine. Takes the engine, also on failure. */
@@ -27,6 +30,8 @@ void registry_close(struct registry *r, bool remove_all);
 void registry_free(struct registry *r);
 
 struct report *registry_report(struct registry *r);
+const struct template_rules *registry_rules(const struct registry *r);
+struct events *registry_events(struct registry *r);
 /* A new reference, or NULL. */
 struct sandbox *registry_find(struct registry *r, const char *name);
 /* Names in no order; each is called with the registry's lock held. */

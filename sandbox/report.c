@@ -2,6 +2,7 @@
 /* A ring of lines; r->lock guards it. */
 #include "sandbox/report.h"
 
+#include "common/cleanup.h"
 #include "common/log.h"
 
 #include <pthread.h>
@@ -14,8 +15,9 @@
 
 struct report {
 	pthread_mutex_t lock;
-	char *line[REPORT_LINES]; /* protected by lock */
-	size_t next;		  /* protected by lock */
+	char *line[REPORT_LINES]; /* protected by lock, as the next */
+	uint32_t uid[REPORT_LINES];
+	size_t next; /* protected by lock */
 };
 
 struct report *report_new(void)
@@ -37,33 +39,55 @@ void report_free(struct report *r)
 	free(r);
 }
 
-void report_add(struct report *r, const char *op, const char *path, const struct err *err)
+/* Names may have any bytes, but a failure is one line (its words are, always): control characters
+ * as \ooo. */
+static char *one_line(const char *text)
 {
+	char *line = malloc(4 * strlen(text) + 1), *at = line;
+
+	if (!line)
+		return NULL;
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			at += sprintf(at, "\\%03o", (unsigned)(unsigned char)*text);
+		else
+			*at++ = *text;
+	*at = 0;
+	return line;
+}
+
+void report_add(
+	struct report *r, uint32_t uid, const char *op, const char *path, const struct err *err)
+{
+	cleanup_free char *where = one_line(path);
 	char when[32], *line, *old;
 	time_t now = time(NULL);
 	struct tm tm;
 
+	if (!where)
+		return;
 	gmtime_r(&now, &tm);
 	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	if (asprintf(&line, "%s %s %s %s %s\n", when, op, path, err_name(err->code), err->msg) < 0)
+	if (asprintf(&line, "%s %s %s %s %s\n", when, op, where, err_name(err->code), err->msg) < 0)
 		return;
-	log_info("%s %s: %s", op, path, err->msg);
+	log_info("%s %s: %s", op, where, err->msg);
 	pthread_mutex_lock(&r->lock);
 	old = r->line[r->next];
 	r->line[r->next] = line;
+	r->uid[r->next] = uid;
 	r->next = (r->next + 1) % REPORT_LINES;
 	pthread_mutex_unlock(&r->lock);
 	free(old);
 }
 
-void report_render(struct report *r, struct buf *out)
+void report_render(struct report *r, uint32_t uid, struct buf *out)
 {
 	pthread_mutex_lock(&r->lock);
 	for (size_t i = 0; i < REPORT_LINES; i++) {
-		const char *line = r->line[(r->next + i) % REPORT_LINES];
+		size_t at = (r->next + i) % REPORT_LINES;
 
-		if (line)
-			buf_puts(out, line);
+		if (r->line[at] && (uid == REPORT_ALL || r->uid[at] == uid))
+			buf_puts(out, r->line[at]);
 	}
 	pthread_mutex_unlock(&r->lock);
 }

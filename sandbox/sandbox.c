@@ -53,8 +53,37 @@ void sandbox_put(struct sandbox *sb)
 	free(sb->config);
 	free(sb->image_id);
 	free(sb->workspace);
+	free(sb->published);
+	owed_fini(sb);
 	pthread_mutex_destroy(&sb->lock);
 	free(sb);
+}
+
+/* What a change of state is called; NULL: nothing that anybody did. */
+static const char *called(enum sandbox_state from, enum sandbox_state to)
+{
+	bool was_up = from == SANDBOX_RUNNING || from == SANDBOX_PAUSED;
+
+	if (to == SANDBOX_FAILED)
+		return "failed";
+	if (to == SANDBOX_PAUSED)
+		return "paused";
+	if (to == SANDBOX_RUNNING)
+		return from == SANDBOX_PAUSED ? "resumed" : "started";
+	return was_up ? "stopped" : NULL;
+}
+
+void sandbox_become(struct sandbox *sb, enum sandbox_state state, const char *words)
+{
+	struct event_field why = {.key = "message", .text = words};
+	const char *event = called(sb->state, state);
+
+	if (sb->state == state)
+		return;
+	sb->state = state;
+	sb->moved = ++sb->registry->moves;
+	if (event)
+		events_add(sb->registry->events, event, sb->name, &why, words && *words);
 }
 
 static void call_fail(struct call *c, int code, const char *words)
@@ -79,7 +108,7 @@ void calls_fail(struct call *list, int code, const char *words)
 
 	DL_FOREACH_SAFE (list, c, tmp) {
 		DL_DELETE(list, c);
-		call_fail(c, code, words);
+		call_fail(c, c->gentle ? EAGAIN : code, words);
 	}
 }
 
@@ -91,10 +120,26 @@ static void act_as(struct call *c, uint32_t uid, uint32_t gid)
 	}
 }
 
+bool call_may_repeat(struct call *c)
+{
+	return (c->repeat || (!c->linked && !call_was_sent(c))) && ++c->losses <= CALL_LOSSES;
+}
+
+/* Its connection was lost before it was sent. */
+static void send_late(struct sandbox *sb, struct call *c)
+{
+	if (!call_may_repeat(c))
+		call_fail(c, EIO, "the connection to the agent was lost");
+	else if (!c->gentle)
+		sandbox_call(sb, c);
+	else if (sandbox_call_now(sb, c) < 0)
+		call_fail(c, EAGAIN, "the connection to the agent was lost");
+}
+
 void sandbox_send_unlock(struct sandbox *sb, struct call *c)
 {
 	struct channel *ch = link_channel(sb->link);
-	bool stale = c->epoch && c->epoch != sb->epoch;
+	bool stale = c->epoch && c->epoch != sb->epoch, late = false;
 
 	if (c->as_user && !c->frame.error)
 		act_as(c, sb->uid, sb->gid);
@@ -103,8 +148,10 @@ void sandbox_send_unlock(struct sandbox *sb, struct call *c)
 	if (stale)
 		call_fail(c, ESTALE, "the sandbox was started anew");
 	else
-		channel_send(ch, c);
+		late = channel_send(ch, c) < 0; /* it was lost just now: the sandbox is not ready */
 	channel_put(ch);
+	if (late)
+		send_late(sb, c);
 }
 
 void sandbox_call(struct sandbox *sb, struct call *c)
@@ -118,7 +165,7 @@ void sandbox_call(struct sandbox *sb, struct call *c)
 	} else if (sb->held) {
 		err_set(&why, ESHUTDOWN, "the sandbox is %s; write running to ctl/state",
 			sandbox_state_name(sb->state));
-	} else if (sb->ready) {
+	} else if (sb->ready && !sb->idle) {
 		sandbox_send_unlock(sb, c);
 		return;
 	} else if (sb->state == SANDBOX_FAILED) {
@@ -126,7 +173,7 @@ void sandbox_call(struct sandbox *sb, struct call *c)
 	} else {
 		DL_APPEND(sb->waiting, c);
 		c->waiting = true;
-		kick = !sb->busy && sb->state != SANDBOX_PAUSED;
+		kick = !sb->busy && (sb->state != SANDBOX_PAUSED || sb->idle);
 		sb->busy |= kick;
 		pthread_mutex_unlock(&sb->lock);
 		if (kick)
@@ -141,7 +188,7 @@ static int call_if(struct sandbox *sb, struct call *c, bool even_paused)
 {
 	pthread_mutex_lock(&sb->lock);
 	if (!sb->ready || sb->removed || sb->removing ||
-		(sb->state == SANDBOX_PAUSED && !even_paused)) {
+		((sb->state == SANDBOX_PAUSED || sb->idle) && !even_paused)) {
 		pthread_mutex_unlock(&sb->lock);
 		return -EAGAIN;
 	}
@@ -151,11 +198,27 @@ static int call_if(struct sandbox *sb, struct call *c, bool even_paused)
 
 int sandbox_call_now(struct sandbox *sb, struct call *c)
 {
-	return call_if(sb, c, false);
+	bool kick;
+
+	c->gentle = true;
+	pthread_mutex_lock(&sb->lock);
+	if (sb->ready || sb->held || sb->state != SANDBOX_RUNNING || sb->removed || sb->removing) {
+		pthread_mutex_unlock(&sb->lock);
+		return call_if(sb, c, false);
+	}
+	DL_APPEND(sb->waiting, c);
+	c->waiting = true;
+	kick = !sb->busy;
+	sb->busy = true;
+	pthread_mutex_unlock(&sb->lock);
+	if (kick)
+		lifecycle_connect(sb);
+	return 0;
 }
 
 int sandbox_call_linked(struct sandbox *sb, struct call *c)
 {
+	c->linked = true;
 	return call_if(sb, c, true);
 }
 
@@ -197,22 +260,6 @@ bool sandbox_answers(struct sandbox *sb)
 	yes = sb->ready && sb->state != SANDBOX_PAUSED;
 	pthread_mutex_unlock(&sb->lock);
 	return yes;
-}
-
-void sandbox_post(struct sandbox *sb, uint32_t epoch, const struct buf *frame)
-{
-	struct channel *ch = NULL;
-
-	pthread_mutex_lock(&sb->lock);
-	if (sb->ready && sb->epoch == epoch) {
-		ch = link_channel(sb->link);
-		channel_get(ch);
-	}
-	pthread_mutex_unlock(&sb->lock);
-	if (ch) {
-		channel_post(ch, frame);
-		channel_put(ch);
-	}
 }
 
 /* With the lock held. */
@@ -327,13 +374,15 @@ void sandbox_error_render(struct sandbox *sb, struct buf *out)
 void sandbox_error(struct sandbox *sb, const char *op, const char *path, const struct err *err)
 {
 	char where[256];
+	uint32_t owner;
 
 	pthread_mutex_lock(&sb->lock);
+	owner = sb->owner;
 	sb->error = *err;
 	snprintf(sb->error_op, sizeof(sb->error_op), "%s", op);
 	snprintf(where, sizeof(where), "%s%s%s", sb->name, *path ? "/" : "", path);
 	pthread_mutex_unlock(&sb->lock);
-	report_add(sb->registry->report, op, where, err);
+	report_add(sb->registry->report, owner, op, where, err);
 }
 
 void *sandbox_view(struct sandbox *sb, const struct view_ops *ops, void *arg)

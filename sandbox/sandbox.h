@@ -31,8 +31,9 @@ void sandbox_put(struct sandbox *sb);
  * user stopped or paused it, the reason when it has failed, ENOENT when it was removed. */
 void sandbox_call(struct sandbox *sb, struct call *c);
 
-/* The same, but only if the agent can be asked now; else -EAGAIN and c stays the caller's. For what
- * must neither wait nor wake. */
+/* The same, but only if the agent can be asked now, or once the connection to a sandbox that runs
+ * has been made; else -EAGAIN: from here, and c stays the caller's, or from done(). For what must
+ * neither wait for a sandbox nor wake it. */
 int sandbox_call_now(struct sandbox *sb, struct call *c);
 
 /* The same whenever there is a connection, to a paused sandbox too: for what nobody waits for. */
@@ -47,7 +48,8 @@ void sandbox_cancel(struct sandbox *sb, struct call *c);
 /* Whether its agent can be expected to answer: not when the container is paused or cut off. */
 bool sandbox_answers(struct sandbox *sb);
 
-/* A one-way frame, if the sandbox is connected and epoch is still the current one. */
+/* A one-way frame, if epoch is still the current one. A CLOSE or FORGET comes to the agent for
+ * sure, as long as its session goes on; others do only if the sandbox is connected. */
 void sandbox_post(struct sandbox *sb, uint32_t epoch, const struct buf *frame);
 
 /* A copy of what there is to know; sandbox_info_fini frees it. */

@@ -12,7 +12,8 @@ struct stream {
 	/* Bytes read, 0 at the end, -EAGAIN, or -errno. Read until -EAGAIN: a layer below may hold
 	 * bytes that epoll does not know of. */
 	ssize_t (*read)(struct stream *s, void *p, size_t n);
-	/* Bytes taken (may be fewer than n), -EAGAIN, or -errno. */
+	/* Bytes taken (may be fewer than n), -EAGAIN, or -errno. After -EAGAIN the same bytes must
+	 * be offered again: TLS may have begun with them. */
 	ssize_t (*write)(struct stream *s, const void *p, size_t n);
 	/* What the far end said on its standard error, or "": the words for a stream that ended. */
 	const char *(*words)(struct stream *s);

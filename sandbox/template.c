@@ -7,19 +7,21 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "sandbox/engine.h"
 #include "sandbox/template_keys.h"
+#include "sandbox/template_store.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define BUILTIN_IMAGE	"debian:stable-slim"
-#define DIRNAME_MAX	128
-#define FILE_MAX	(1u << 20)
+#define BUILD_IMAGE	"sandboxfs-build"
+#define FNV_START	0xcbf29ce484222325u
+#define FNV_PRIME	0x100000001b3u
+#define DIRNAME_MAX	TEMPLATE_NAME_MAX
 #define DEFAULT_MEM	(1ull << 30)
 #define DEFAULT_MILLI	2000
 #define DEFAULT_PIDS	512
@@ -96,7 +98,7 @@ static int parse_json(const char *text, size_t len, cJSON **root, struct err *er
 	cJSON *j;
 	int r;
 
-	if (len > FILE_MAX)
+	if (len > TEMPLATE_FILE_MAX)
 		return err_set(err, EINVAL, "larger than 1 MiB");
 	r = check_text(text, len, err);
 	if (r < 0)
@@ -155,70 +157,11 @@ static int join_command(struct template_parse *p)
 	return 0;
 }
 
-static bool add_list(cJSON *to, const char *key, char **v)
-{
-	cJSON *list = cJSON_AddArrayToObject(to, key), *item;
-
-	for (; list && v && *v; v++) {
-		item = cJSON_CreateString(*v);
-		if (!item || !cJSON_AddItemToArray(list, item))
-			return false;
-	}
-	return list != NULL;
-}
-
-static bool add_text(cJSON *to, const char *key, const char *value)
-{
-	return !value || cJSON_AddStringToObject(to, key, value);
-}
-
-static bool add_volumes(cJSON *to, const struct spec *spec)
-{
-	cJSON *list = cJSON_AddArrayToObject(to, "volumes"), *item;
-
-	for (size_t i = 0; list && i < spec->n_volumes; i++) {
-		const struct spec_volume *v = &spec->volumes[i];
-		cleanup_free char *text = NULL;
-
-		if (asprintf(&text, "%s%s%s%s", v->source ? v->source : "", v->source ? ":" : "",
-			    v->target, v->read_only ? ":ro" : "") < 0) {
-			text = NULL; /* not defined after a failure */
-			return false;
-		}
-		item = cJSON_CreateString(text);
-		if (!item || !cJSON_AddItemToArray(list, item))
-			return false;
-	}
-	return list != NULL;
-}
-
-static bool show(struct template_parse *p, cJSON *to)
-{
-	const struct spec *s = p->spec;
-
-	if (!add_text(to, "template", s->template) || !add_text(to, "image", s->image) ||
-		!add_text(to, "pull_policy", s->pull_policy) || !add_text(to, "user", s->user) ||
-		!add_text(to, "working_dir", s->working_dir) ||
-		!add_text(to, "network_mode", s->network_mode) ||
-		!add_text(to, "hostname", s->hostname))
-		return false;
-	if (!cJSON_AddItemToObject(to, "environment", p->env_shown))
-		return false;
-	p->env_shown = NULL;
-	return add_list(to, "command", s->command) && add_volumes(to, s) &&
-	       add_list(to, "tmpfs", s->tmpfs) && add_list(to, "cap_add", s->cap_add) &&
-	       add_list(to, "cap_drop", s->cap_drop) &&
-	       cJSON_AddBoolToObject(to, "read_only", s->read_only) &&
-	       cJSON_AddNumberToObject(to, "mem_limit", (double)s->mem_limit) &&
-	       cJSON_AddNumberToObject(to, "cpus", s->cpus_milli / 1000.0) &&
-	       cJSON_AddNumberToObject(to, "pids_limit", s->pids_limit);
-}
-
 /* The resolved template as JSON, allocated by malloc whatever cJSON's own hooks are. */
 static int make_config(struct template_parse *p)
 {
-	cJSON *to = cJSON_CreateObject();
-	char *text = to && show(p, to) ? cJSON_PrintUnformatted(to) : NULL;
+	cJSON *to = template_show(p->spec);
+	char *text = to ? cJSON_PrintUnformatted(to) : NULL;
 
 	cJSON_Delete(to);
 	if (text)
@@ -227,26 +170,50 @@ static int make_config(struct template_parse *p)
 	return p->spec->config ? 0 : no_memory(p->err);
 }
 
-static int resolve(
-	struct template_parse *p, const char *name, const cJSON *root, const char *default_image)
+static uint64_t hash_text(uint64_t h, const char *s)
 {
+	for (; s && *s; s++)
+		h = (h ^ (uint8_t)*s) * FNV_PRIME;
+	return h * FNV_PRIME;
+}
+
+/* The image that a build without one makes: the template's name, for people, and a hash of all that
+ * the build is told, since an engine may have another template by that name. */
+static int name_build(struct spec *spec, struct err *err)
+{
+	const struct spec_build *b = &spec->build;
+	uint64_t h = FNV_START;
+
+	if (!b->context || spec->image)
+		return 0;
+	h = hash_text(hash_text(h, b->context), b->dockerfile);
+	h = hash_text(hash_text(h, b->target), spec->platform);
+	for (char **a = b->args; a && *a; a++)
+		h = hash_text(h, *a);
+	if (asprintf(&spec->image, BUILD_IMAGE ":%.100s-%012" PRIx64, spec->template,
+		    h & 0xffffffffffff) < 0) {
+		spec->image = NULL; /* not defined after a failure */
+		return no_memory(err);
+	}
+	return 0;
+}
+
+static int resolve(struct template_parse *p, const char *name, const cJSON *root)
+{
+	const char *image = p->rules && p->rules->image ? p->rules->image : BUILTIN_IMAGE;
+	unsigned lacking = p->rules ? p->rules->no_limits : 0;
 	struct spec *spec = p->spec;
 	struct err *err = p->err;
 	int r;
 
-	spec->mem_limit = DEFAULT_MEM;
-	spec->cpus_milli = DEFAULT_MILLI;
-	spec->pids_limit = DEFAULT_PIDS;
-	p->env_shown = cJSON_CreateObject();
-	if (!p->env_shown)
-		return no_memory(err);
+	spec->mem_limit = lacking & ENGINE_LIMIT_MEMORY ? 0 : DEFAULT_MEM;
+	spec->cpus_milli = lacking & ENGINE_LIMIT_CPU ? 0 : DEFAULT_MILLI;
+	spec->pids_limit = lacking & ENGINE_LIMIT_PIDS ? 0 : DEFAULT_PIDS;
 	r = template_set_keys(p, root);
 	if (r < 0)
 		return r;
-	if (!spec->image && strcmp(name, "default") != 0)
-		return err_set(err, EINVAL, "key image is missing");
-	if (dup_default(&spec->template, name, err) < 0 ||
-		dup_default(&spec->image, default_image ? default_image : BUILTIN_IMAGE, err) < 0 ||
+	if (dup_default(&spec->template, name, err) < 0 || name_build(spec, err) < 0 ||
+		dup_default(&spec->image, image, err) < 0 ||
 		dup_default(&spec->pull_policy, "missing", err) < 0 ||
 		dup_default(&spec->working_dir, DEFAULT_WORKDIR, err) < 0 ||
 		dup_default(&spec->network_mode, "none", err) < 0)
@@ -255,19 +222,23 @@ static int resolve(
 	return r < 0 ? r : make_config(p);
 }
 
-static void free_list(char **v)
+static void parse_fini(struct template_parse *p)
 {
-	for (char **s = v; s && *s; s++)
-		free(*s);
-	free(v);
+	struct spec left = {.volumes = p->declared, .n_volumes = p->n_declared};
+
+	spec_fini(&left);
+	list_free(p->entrypoint);
+	list_free(p->command);
+	list_free(p->env_names.v);
+	list_free(p->hidden.v);
 }
 
-int template_parse(const char *name, const char *text, size_t len, const char *default_image,
-	struct spec *spec, struct err *err)
+int template_parse(const char *name, const char *text, size_t len,
+	const struct template_rules *rules, struct spec *spec, struct err *err)
 {
 	struct err own = {0};
 	struct spec made = {0};
-	struct template_parse p = {.spec = &made, .err = err ? err : &own};
+	struct template_parse p = {.spec = &made, .rules = rules, .err = err ? err : &own};
 	cJSON *root = NULL;
 	int r;
 
@@ -275,11 +246,9 @@ int template_parse(const char *name, const char *text, size_t len, const char *d
 		return err_set(err, EINVAL, "\"%.200s\" is not a template's name", name);
 	r = parse_json(text, len, &root, p.err);
 	if (r == 0)
-		r = resolve(&p, name, root, default_image);
+		r = resolve(&p, name, root);
 	cJSON_Delete(root);
-	cJSON_Delete(p.env_shown);
-	free_list(p.entrypoint);
-	free_list(p.command);
+	parse_fini(&p);
 	if (r < 0) {
 		spec_fini(&made);
 		return err_prefix(p.err, "template %s", name);
@@ -288,56 +257,17 @@ int template_parse(const char *name, const char *text, size_t len, const char *d
 	return 0;
 }
 
-/* 1 and the whole text, 0 if there is no such file, or -errno. */
-static int read_file(const char *dir, const char *name, struct buf *text, struct err *err)
+int template_resolve(
+	const char *name, const struct template_rules *rules, struct spec *spec, struct err *err)
 {
-	cleanup_free char *path = NULL;
-	cleanup_close int fd = -1;
-	struct stat st;
-	ssize_t n;
-
-	if (asprintf(&path, "%s/%s.json", dir, name) < 0) {
-		path = NULL;
-		return no_memory(err);
-	}
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-		return 0;
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_set(err, errno, "template %s: %s", path, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return err_set(err, EINVAL, "template %s: not a regular file", path);
-	do {
-		uint8_t *to = buf_reserve(text, 16384);
-
-		n = to ? read(fd, to, 16384) : 0;
-		if (n < 0)
-			return err_set(err, errno, "template %s: %s", path, strerror(errno));
-		text->len += (size_t)n;
-	} while (n > 0 && text->len <= FILE_MAX);
-	if (text->error)
-		return no_memory(err);
-	return 1;
-}
-
-int template_resolve(const char *name, const char *const *dirs, const char *default_image,
-	struct spec *spec, struct err *err)
-{
+	struct template_stat st;
 	struct buf text;
-	int r = 0;
+	int r;
 
-	if (!template_is_name(name, strlen(name)) || strlen(name) > DIRNAME_MAX)
-		return err_set(err, EINVAL, "\"%.200s\" is not a template's name", name);
-	buf_init(&text, FILE_MAX + 32768);
-	for (; r == 0 && dirs && *dirs; dirs++)
-		r = read_file(*dirs, name, &text, err);
-	if (r == 0 && strcmp(name, "default") == 0)
-		r = buf_puts(&text, "{}") == 0 ? 1 : no_memory(err);
+	buf_init(&text, TEMPLATE_FILE_MAX + 32768);
+	r = template_read(name, rules, &text, &st, err);
 	if (r == 0)
-		r = err_set(err, ENOENT, "no template %s", name);
-	if (r > 0)
-		r = template_parse(
-			name, (const char *)text.data, text.len, default_image, spec, err);
+		r = template_parse(name, (const char *)text.data, text.len, rules, spec, err);
 	buf_fini(&text);
 	return r;
 }

@@ -11,13 +11,20 @@
  * snapshot "NAME:TAG" with *snapshot set. */
 int template_split(const char *dirname, char **template, bool *snapshot, struct err *err);
 
-/* Finds template `name` in dirs (a NULL-terminated list of directories; `name`.json in the first
- * that has it, else the built-in `default`) and resolves it. default_image (may be NULL) stands in
- * where `default` names no image. -ENOENT: no such template. -EINVAL: a bad one; err names
- * the key. Fills everything in spec but namespace, name and owner. */
-int template_resolve(const char *name, const char *const *dirs, const char *default_image,
-	struct spec *spec, struct err *err);
+/* What a mount says of its templates. Borrowed; NULL: none. */
+struct template_rules {
+	const char *const *dirs;	/* where NAME.json is looked for, in this order */
+	const char *image;		/* of templates that name none; NULL: the built-in */
+	const char *const *allow_binds; /* paths below which a template may use this machine */
+	unsigned no_limits;		/* ENGINE_LIMIT_*: not even by default */
+};
 
-/* The same from text, for tests and the fuzzer. */
-int template_parse(const char *name, const char *text, size_t len, const char *default_image,
-	struct spec *spec, struct err *err);
+/* Finds template `name` in the rules' directories, else the built-in `default`, and resolves it.
+ * -ENOENT: no such template. -EINVAL: a bad one, -EPERM: one that asks for what the mount does
+ * not allow; err names the key. Fills everything in spec but namespace, name and owner. */
+int template_resolve(
+	const char *name, const struct template_rules *rules, struct spec *spec, struct err *err);
+
+/* The same from text. */
+int template_parse(const char *name, const char *text, size_t len,
+	const struct template_rules *rules, struct spec *spec, struct err *err);

@@ -17,16 +17,20 @@ setup() {
   run ! grep INTERP <(readelf -lW "$agent")
 }
 
-@test "an installation has the daemon, the agent and the manual" {
+@test "an installation has the programs, the agent and the manuals" {
   DESTDIR=$BATS_TEST_TMPDIR/dest meson install -C "$build" --no-rebuild >"$BATS_TEST_TMPDIR/log"
   cd "$BATS_TEST_TMPDIR/dest/usr/local"
   [ -x bin/sandboxfs ]
+  [ -x bin/sandboxfs-exec ]
+  [ -x bin/sandboxfs-shell ]
   [ -x libexec/sandboxfs/agent ]
   cmp libexec/sandboxfs/agent "$agent"
   [ -f share/man/man1/sandboxfs.1 ]
   # Nothing of the tests, nothing unexpected.
-  [ "$(find . -type f | sort | tr '\n' ' ')" = \
-    "./bin/sandboxfs ./libexec/sandboxfs/agent ./share/man/man1/sandboxfs.1 " ]
+  [ "$(find . -type f | LC_ALL=C sort | tr '\n' ' ')" = \
+    "./bin/sandboxfs ./bin/sandboxfs-exec ./bin/sandboxfs-shell ./libexec/sandboxfs/agent ./libexec/sandboxfs/launch ./libexec/sandboxfs/unpack $(
+      printf './share/man/man1/%s.1 ' sandboxfs-exec sandboxfs-shell sandboxfs
+    )" ]
 }
 
 @test "an installed daemon finds the installed agent" {

@@ -1,4 +1,6 @@
 #!/usr/bin/env bats
+# bats file_tags=only:api
+#
 # The README's quick start, line by line as it stands there, on each kind of image; and what
 # scripts/up and scripts/down do to a machine.
 
@@ -13,7 +15,7 @@ setup() {
   DOCKER_HOST=$(engine_host "$SBX_ENGINE")
   SANDBOXFS_BUILD=$(realpath --relative-to="$SBX_TOP" "$(dirname "$SANDBOXFS")/..")
   sbx_report_to_files
-  volumes_before=$(dk volume ls -q | sort)
+  volumes_before=$(volumes)
 }
 
 teardown() {
@@ -62,7 +64,7 @@ nothing_left() {
   fusermount3 -u "$MNT"
   wait_for 30 no_daemons
   wait_for 30 no_containers
-  new=$(comm -13 <(echo "$volumes_before") <(dk volume ls -q | sort))
+  new=$(comm -13 <(echo "$volumes_before") <(volumes))
   echo "new volumes: $new"
   [[ -z $new || $new =~ ^sandboxfs-agent[^[:space:]]*$ ]]
 }
@@ -85,6 +87,8 @@ wc_of_docs() {
   SANDBOXFS_OPTIONS+=,templates=$BATS_TEST_TMPDIR/templates
   run_lines < <(block quickstart | head -n 5)
   [ "$(awk '{ print $1, $2 }' <<<"$printed")" = "$(wc_of_docs)" ]
+  run_lines < <(block jobs)
+  [ "$printed" = $'0\n1\n2\n3' ]
   echo 'touch /cannot' >"$MNT/demo/ctl/exec"
   [ "$(cat "$MNT/demo/ctl/exit_code")" = 1 ]
   grep -q 'Read-only file system' "$MNT/demo/ctl/stderr"

@@ -62,19 +62,21 @@ lying() {
   mergerfs -f -o "use_ino,cache.attr=0,cache.entry=0,cache.negative_entry=0,cache.files=partial,$options" \
     "$dir/inside" "$dir/outside" </dev/null >"$log" 2>&1 3>&- 4>&- &
   server=$!
-  wait_for 10 mountpoint -q "$dir/outside"
+  wait_for 60 mountpoint -q "$dir/outside"
   "$STRESS" "$@" --without rename --local "$dir/inside" "$dir/outside" >"$log" 2>&1 </dev/null 3>&- 4>&- &
   pid=$!
-  wait_for 60 engine_ended $pid || kill -KILL $server # which ends the other's wait too
+  wait_for 300 engine_ended $pid || kill -KILL $server # which ends the other's wait too
   wait $pid || status=$?
   wait_for 20 fusermount3 -q -u "$dir/outside"
   wait $server || true
-  [[ $status == 1 ]] && grep -q '^WRONG: ' "$log" && return
+  # 1, or 2 where the lie was too much for the program's own way about.
+  ((status != 0)) && grep -q '^WRONG: ' "$log" && return
   tail -n 5 "$log"
   echo "status $status, not caught: $options $*"
   return 1
 }
 
+# bats test_tags=not:bwrap-user
 @test "a local directory passes, and a cache that lies does not" {
   local dir=$BATS_TEST_TMPDIR/local
   mkdir -p "$dir"/{coherence,model}
@@ -97,7 +99,7 @@ lying() {
 
 @test "what a process in the background changes the host sees within 100 ms" {
   box
-  SHOW=21 show "$STRESS" lag "$(amount 2 5 60)" "$MNT/demo"
+  SHOW=21 show "$STRESS" lag ${SBX_LONG:+--strict} "$(amount 2 5 60)" "$MNT/demo"
   rmdir "$MNT/demo"
 }
 
@@ -177,9 +179,9 @@ inside_blocks() {
 # - inode-flags: counts nothing as done, on ext4 either
 # - fsize: expects fallocate to heed RLIMIT_FSIZE, which the kernel does not do for FUSE (bindfs: the same)
 STRESSORS=(
-  access chattr chdir chmod chown copy-file dentry dir dirdeep dirmany dnotify fallocate fcntl file-ioctl filename
+  chattr chdir chmod chown copy-file dentry dir dirdeep dirmany dnotify fallocate fcntl file-ioctl filename
   flock fpunch fstat getdent handle hdd inotify iomix lease link locka lockf lockofd mknod open rename
-  symlink sync-file touch utime xattr
+  sync-file touch utime xattr
   aio aiol mmap msync readahead seek sendfile
 )
 STRESSOR_OPTIONS=(
@@ -188,12 +190,12 @@ STRESSOR_OPTIONS=(
 )
 
 # stressors SECONDS NAME...: some at once, which must find nothing wrong. Those that did not come to do anything are
-# in IDLE.
+# in IDLE. ROUNDS: they end when they have done so much.
 stressors() {
   local seconds=$1 name status=0 args=() log=$BATS_TEST_TMPDIR/ng
   shift
   for name; do
-    args+=("--$name" 1)
+    args+=("--$name" 1 ${ROUNDS:+"--$name-ops" "$ROUNDS"})
   done
   stress-ng --temp-path "$W" --verify --timeout "$seconds" --metrics-brief --yaml "$log.yaml" \
     "${STRESSOR_OPTIONS[@]}" "${args[@]}" >"$log" 2>&1 </dev/null 3>&- || status=$?
@@ -206,20 +208,23 @@ stressors() {
   return $status
 }
 
+# It compares with what root may do.
+# bats test_tags=not:bwrap-user
 @test "stress-ng's file system stressors with --verify" {
   local i name idle failed=0 IDLE=()
-  # What these two options change is not stress-ng's: access(X_OK), and the text of absolute links.
-  mount_sbx exec symlinks=raw
-  sandbox demo
-  W=$MNT/demo/workspace
+  box
   for ((i = 0; i < ${#STRESSORS[@]}; i += 4)); do
     stressors "$(amount 1 2 60)" "${STRESSORS[@]:i:4}" || failed=$((failed + 1))
   done
   # One round of some takes its time, on a machine that is busy: they have it alone.
   idle=("${IDLE[@]}") IDLE=()
   for name in "${idle[@]}"; do
-    short || stressors 15 "$name" || failed=$((failed + 1))
+    short || ROUNDS=1 stressors 180 "$name" || failed=$((failed + 1))
   done
+  # They expect to run programs, and their links to be what they made: the sandbox is the same.
+  mount_sbx exec symlinks=raw
+  W=$MNT/demo/workspace
+  stressors "$(amount 1 2 60)" access symlink || failed=$((failed + 1))
   is "${IDLE[*]}" ""
   is $failed 0
   # They clean up behind them.
@@ -235,6 +240,13 @@ usage_of() {
   find "/proc/$1/fd" -mindepth 1 | wc -l
 }
 
+# all_forgotten: no file is known any more, once the kernel has dropped what it can. The agent forgets one when the
+# daemon has, and that when the kernel has: one that was missed on either way would stay.
+all_forgotten() {
+  echo 2 >/proc/sys/vm/drop_caches
+  grep -qx 'nodes 0' "$MNT/demo/ctl/stats"
+}
+
 # near PID KIB FDS: is it back where it was, but for 10 MB and a few descriptors?
 near() {
   local kib fds
@@ -244,31 +256,38 @@ near() {
   ((fds <= $3 + 8))
 }
 
+# Caches are root's to drop.
+# bats test_tags=not:bwrap-user
 @test "walking many files twice leaves neither memory nor descriptors behind" {
   local n daemon agent daemon_before agent_before
   box
-  n=$(amount 20000 200000 200000)
+  n=$(amount 20000 200000 1000000)
   cp "$STRESS" "$W/stress.bin"
   out demo "./stress.bin files many $n"
   daemon=$(daemon_pid)
-  agent=$(dk inspect -f '{{.State.Pid}}' "$(box_id demo)")
+  agent=$(box_pid demo)
   # Under a wrapper the daemon may be its child.
   [[ $(cat "/proc/$daemon/comm") == sandboxfs* || -n ${SANDBOXFS_WRAP:-} ]]
-  echo 2 >/proc/sys/vm/drop_caches
+  wait_for 60 all_forgotten
   read -ra daemon_before < <(usage_of "$daemon")
   read -ra agent_before < <(usage_of "$agent")
   is "$(find "$W/many" -type f -size -100 | wc -l)" "$n"
   is "$(find "$W/many" -type f -size -100 | wc -l)" "$n"
+  (($(awk '$1 == "nodes" { print $2 }' "$MNT/demo/ctl/stats") > 0)) # they are counted
   echo "# before: daemon ${daemon_before[*]}, agent ${agent_before[*]} (KiB, descriptors)" >&3
   echo "# walked: daemon $(usage_of "$daemon"), agent $(usage_of "$agent")" >&3
   # No descriptor for each file that the host knows.
   (($(usage_of "$agent" | cut -d ' ' -f 2) <= 16384))
   (($(usage_of "$daemon" | cut -d ' ' -f 2) <= 16384))
-  echo 2 >/proc/sys/vm/drop_caches
+  wait_for "$(amount 120 120 600)" all_forgotten || {
+    cat "$MNT/demo/ctl/stats"
+    false
+  }
   wait_for 60 near "$daemon" "${daemon_before[@]}" || echo "the daemon kept: $(usage_of "$daemon")"
   wait_for 60 near "$agent" "${agent_before[@]}" || echo "the agent kept: $(usage_of "$agent")"
   echo "# dropped: daemon $(usage_of "$daemon"), agent $(usage_of "$agent")" >&3
   near "$daemon" "${daemon_before[@]}"
   near "$agent" "${agent_before[@]}"
+  out demo 'rm -rf many' # faster than the engine, for which the daemon would wait
   rmdir "$MNT/demo"
 }

@@ -118,7 +118,7 @@ unharmed() {
   box
   out demo 'mkdir -p a/b/c/d; ln -s ../../../../canary/secret a/b/c/d/s; ln -s ../../../../canary a/b/c/d/t
     echo here > a/b/c/d/f' >/dev/null
-  dk exec -d "$(box_id demo)" sh -c 'cd /workspace; while :; do mv a/b/c/d d; mv d a/b/c/d; done'
+  box_exec -d demo sh -c 'cd /workspace; while :; do mv a/b/c/d d; mv d a/b/c/d; done'
   for i in 1 2 3; do
     timeout 60 python3 - "$W" $secs $SECRET <<'PY' &
 import os, sys, time
@@ -147,6 +147,35 @@ PY
     pids[i]=$!
   done
   for i in 1 2 3; do wait "${pids[i]}"; done
+  unharmed
+}
+
+@test "what the host moves is a link for where it is then" {
+  box
+  mkdir -p "$W/a/b/c" "$W/d"
+  echo x >"$W/f"
+  ln -s ../../../../f "$W/d/far"
+  ln -s ../../f "$W/up"
+  mv "$W/d" "$W/a/b/c/"
+  is "$(readlink "$W/a/b/c/d/far")" ../../../../f
+  is "$(cat "$W/a/b/c/d/far")" x
+  mv "$W/up" "$W/a/b/"
+  is "$(cat "$W/a/b/up")" x
+  is "$(readlink "$W/a/b/up")" ../../f
+  mv "$W/a/b/c/d" "$W/"
+  has "$(readlink "$W/d/far")" .sandboxfs/rootfs/demo/f
+  unharmed
+}
+
+@test "absolute links work in a directory that the host moved to the other tree, and back" {
+  box
+  out demo 'mkdir d; ln -s /etc/passwd d/pw; mkdir /elsewhere' >/dev/null
+  is "$(cat "$W/d/pw")" "$(out demo 'cat /etc/passwd')"
+  mv "$W/d" "$MNT/demo/rootfs/elsewhere/"
+  out demo 'test -L /elsewhere/d/pw' >/dev/null
+  is "$(cat "$MNT/demo/rootfs/elsewhere/d/pw")" "$(out demo 'cat /etc/passwd')"
+  mv "$MNT/demo/rootfs/elsewhere/d" "$W/e"
+  is "$(cat "$W/e/pw")" "$(out demo 'cat /etc/passwd')"
   unharmed
 }
 

@@ -8,15 +8,20 @@ engine_host() {
   echo "unix://$1/docker.sock"
 }
 
-# engine_api SOCKET METHOD PATH [CURL ARGS...]: one call of the engine API; fails on 4xx and 5xx.
+# engine_api SOCKET METHOD PATH [CURL ARGS...]: one call of the engine API; fails on 4xx and 5xx. SOCKET is a path,
+# or tcp://NAME:PORT.
 engine_api() {
-  local socket=$1 method=$2 path=$3
+  local socket=$1 method=$2 path=$3 to=(--unix-socket "$1") base=http://engine
   shift 3
-  curl --silent --show-error --fail --unix-socket "$socket" -X "$method" "$@" "http://engine$path"
+  if [[ $socket == tcp://* ]]; then
+    to=()
+    base=http://${socket#tcp://}
+  fi
+  curl --silent --show-error --fail "${to[@]}" -X "$method" "$@" "$base$path"
 }
 
 engine_answers() {
-  [[ -S $1 ]] && [[ $(engine_api "$1" GET /_ping --max-time 5 2>/dev/null) == OK ]]
+  [[ -S $1 || $1 == tcp://* ]] && [[ $(engine_api "$1" GET /_ping --max-time 5 2>/dev/null) == OK ]]
 }
 
 # engine_pid DIR: the pid of its dockerd, if that is alive. The pid file may be stale and the number
@@ -32,25 +37,30 @@ engine_names() {
   tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | grep -qF "$2/"
 }
 
-# engine_start DIR: starts it and returns when it answers. Running already: nothing to do.
+# engine_start DIR [OPTIONS OF DOCKERD...]: starts it and returns when it answers. Running already: nothing to do.
 engine_start() {
-  local dir=$1
+  local dir=$1 started
+  shift
   ! engine_answers "$dir/docker.sock" || return 0
   grep -q ' cgroup2\? ' /proc/mounts ||
     die "no cgroup file system is mounted on /sys/fs/cgroup; dockerd cannot run without one"
   mkdir -p "$dir"
   chmod 711 "$dir"
   engine_clear_pidfile "$dir"
-  # A session of its own, no inherited descriptors: it outlives the shell that starts it, and a
-  # bats that waits for its descriptor 3 does not wait for us.
-  setsid dockerd -H "$(engine_host "$dir")" --data-root "$dir/data" --exec-root "$dir/exec" \
-    --pidfile "$dir/docker.pid" --bridge none --iptables=false --ip6tables=false \
-    </dev/null >>"$dir/dockerd.log" 2>&1 3>&- 4>&- &
-  local started=$!
-  if ! wait_for 60 engine_up_or_dead "$dir" "$started" || ! engine_answers "$dir/docker.sock"; then
-    tail -n 20 "$dir/dockerd.log" >&2
-    die "dockerd did not start; its log is $dir/dockerd.log"
-  fi
+  # On a busy machine it gives up by itself when its containerd is slow: once more then.
+  for _ in 1 2 3; do
+    # A session of its own, no inherited descriptors: it outlives the shell that starts it, and a
+    # bats that waits for its descriptor 3 does not wait for us.
+    setsid dockerd -H "$(engine_host "$dir")" --data-root "$dir/data" --exec-root "$dir/exec" \
+      --pidfile "$dir/docker.pid" --bridge none --iptables=false --ip6tables=false "$@" \
+      </dev/null >>"$dir/dockerd.log" 2>&1 3>&- 4>&- &
+    started=$!
+    wait_for 120 engine_up_or_dead "$dir" "$started" || break
+    ! engine_answers "$dir/docker.sock" || return 0
+    engine_stop "$dir" # what is left of it
+  done
+  tail -n 20 "$dir/dockerd.log" >&2
+  die "dockerd did not start; its log is $dir/dockerd.log"
 }
 
 engine_up_or_dead() {
@@ -96,7 +106,7 @@ engine_rest() {
   local proc
   for proc in /proc/[0-9]*; do
     case $(cat "$proc/comm") in
-      containerd* | dockerd) ! engine_names "${proc#/proc/}" "${1%/}" || echo "${proc#/proc/}" ;;
+      containerd* | dockerd | podman | conmon) ! engine_names "${proc#/proc/}" "${1%/}" || echo "${proc#/proc/}" ;;
     esac
     ! awk '$5 == "/"' "$proc/mountinfo" | grep -qF "upperdir=$2" || echo "${proc#/proc/}"
   done 2>/dev/null

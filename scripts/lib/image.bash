@@ -9,13 +9,21 @@ image_busybox() {
     command -v busybox
     return
   fi
-  if [[ ! -x $cache/bin/busybox ]]; then
+  # Whoever runs a test may not write there.
+  [[ -x $cache/bin/busybox ]] || {
     mkdir -p "$cache"
-    say "downloading Debian's busybox-static into $cache (not installing it)"
-    (cd "$cache" && packages_fetch download busybox-static) || return 1
-    dpkg-deb -x "$cache"/busybox-static_*.deb "$cache" || return 1
-  fi
+    (
+      flock 9
+      [[ -x $cache/bin/busybox ]] || image_busybox_fetch "$cache" 9>&-
+    ) 9>"$cache/lock" || return 1
+  }
   echo "$cache/bin/busybox"
+}
+
+image_busybox_fetch() {
+  say "downloading Debian's busybox-static into $1 (not installing it)"
+  (cd "$1" && packages_fetch download busybox-static) || return 1
+  dpkg-deb -x "$1"/busybox-static_*.deb "$1"
 }
 
 # image_tree DIR BUSYBOX: a small root file system: busybox under all its names, and two users.
@@ -38,10 +46,9 @@ image_tree() {
   chmod 700 "$dir/root" "$dir/home/user"
 }
 
-# image_import SOCKET NAME:TAG: a tar archive on stdin becomes an image.
+# image_import SOCKET NAME:TAG: a tar archive on stdin becomes an image. Podman does not read a tag that stands apart.
 image_import() {
-  local socket=$1 repo=${2%:*} tag=${2##*:}
-  engine_api "$socket" POST "/images/create?fromSrc=-&repo=$repo&tag=$tag" \
+  engine_api "$1" POST "/images/create?fromSrc=-&repo=$2" \
     -H 'Content-Type: application/x-tar' -H 'Transfer-Encoding: chunked' --data-binary @- >/dev/null
 }
 
@@ -49,15 +56,20 @@ image_exists() {
   engine_api "$1" GET "/images/$2/json" >/dev/null 2>&1
 }
 
-# image_make_busybox SOCKET NAME:TAG CACHE
-image_make_busybox() {
+# image_tar_busybox CACHE: the archive of an image with busybox.
+image_tar_busybox() {
   local tree busybox status=0
-  busybox=$(image_busybox "$3") || return 1
+  busybox=$(image_busybox "$1") || return 1
   tree=$(mktemp -d)
   image_tree "$tree" "$busybox"
-  tar -C "$tree" -c . | image_import "$1" "$2" || status=1
+  tar -C "$tree" -c . || status=1
   rm -rf "$tree"
   return $status
+}
+
+# image_make_busybox SOCKET NAME:TAG CACHE
+image_make_busybox() {
+  image_tar_busybox "$3" | image_import "$1" "$2"
 }
 
 # image_make_empty SOCKET NAME:TAG: nothing in it at all.
@@ -65,8 +77,9 @@ image_make_empty() {
   tar -c --files-from /dev/null | image_import "$1" "$2"
 }
 
-# What the Debian image has beside a minimal system: what real programs in a sandbox need.
-IMAGE_DEBIAN_PACKAGES=(gcc libc6-dev make sqlite3 python3 python3-venv git rsync attr acl)
+# What the Debian image has beside a minimal system: what real programs in a sandbox need. It is the tests' image and
+# what scripts/make-base-image makes.
+IMAGE_DEBIAN_PACKAGES=(gcc libc6-dev make sqlite3 python3 python3-venv git rsync attr acl vim-tiny procps)
 
 # image_debian_suite, image_debian_mirror: this machine's own release, from where its apt has it.
 image_debian_suite() {
@@ -89,30 +102,38 @@ image_debian_source() {
 }
 
 # image_debian CACHE: prints the path of a tar archive with a small Debian, made by debootstrap when it is
-# not in CACHE yet, or was made from other packages.
+# not in CACHE yet, or was made from other packages. By one at a time: the others wait for it.
 image_debian() {
-  local cache=$1 suite mirror key tree status=0
+  local cache=$1 suite key
   suite=$(image_debian_suite)
   key=$(printf '%s\n' "$suite" "${IMAGE_DEBIAN_PACKAGES[@]}" | sha256sum)
   key=${key:0:12}
-  if [[ ! -s $cache/$key.tar ]]; then
-    mirror=$(image_debian_mirror "$suite") || {
-      say "apt has no source for Debian $suite"
-      return 1
-    }
-    say "making a Debian $suite image in $cache by debootstrap, once; this takes minutes"
-    mkdir -p "$cache"
-    tree=$(mktemp -d)
-    image_debian_tree "$tree" "$suite" "$mirror" >"$cache/$key.log" 2>&1 &&
-      tar -C "$tree" -cf "$cache/part.$$" --one-file-system . &&
-      mv "$cache/part.$$" "$cache/$key.tar" || status=1
-    rm -rf --one-file-system "$tree" "$cache/part.$$"
-    ((status == 0)) || {
-      tail -n 20 "$cache/$key.log" >&2
-      return 1
-    }
-  fi
+  mkdir -p "$cache"
+  (
+    flock 9
+    for _ in 1 2; do # a mirror may fail once
+      [[ -s $cache/$key.tar ]] || image_debian_make "$cache" "$suite" "$key" 9>&- || true
+    done
+    [[ -s $cache/$key.tar ]]
+  ) 9>"$cache/lock" || return 1
   echo "$cache/$key.tar"
+}
+
+# image_debian_make CACHE SUITE KEY
+image_debian_make() {
+  local cache=$1 suite=$2 key=$3 mirror tree status=0
+  mirror=$(image_debian_mirror "$suite") || {
+    say "apt has no source for Debian $suite"
+    return 1
+  }
+  say "making a Debian $suite image in $cache by debootstrap, once; this takes minutes"
+  tree=$(mktemp -d)
+  image_debian_tree "$tree" "$suite" "$mirror" >"$cache/$key.log" 2>&1 &&
+    tar -C "$tree" -cf "$cache/part" --one-file-system . &&
+    mv "$cache/part" "$cache/$key.tar" || status=1
+  rm -rf --one-file-system "$tree" "$cache/part"
+  ((status == 0)) || tail -n 20 "$cache/$key.log" >&2
+  return $status
 }
 
 # image_debian_tree DIR SUITE MIRROR

@@ -9,11 +9,15 @@ PACKAGES_BUILD=(
 )
 # shellcheck disable=SC2034
 PACKAGES_RUN=(fuse3 curl ca-certificates)
+# The engine that is built in; newuidmap is for users other than root.
+# shellcheck disable=SC2034
+PACKAGES_EMBEDDED=(bubblewrap uidmap)
 # shellcheck disable=SC2034
 PACKAGES_TEST=(
   bats procps clang clang-format clang-tidy libclang-rt-14-dev shellcheck valgrind jq file
   python3 rsync git make util-linux docker-registry fio stress-ng bindfs mergerfs
-  debootstrap debian-archive-keyring python3-venv attr acl
+  debootstrap debian-archive-keyring python3-venv attr acl tmux openssl
+  podman runc containernetworking-plugins bubblewrap uidmap
 )
 
 packages_missing() {
@@ -32,7 +36,7 @@ packages_apt() {
     chmod 755 $policy
     ours=1
   fi
-  DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" \
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 "$@" \
     </dev/null >&2 || status=$?
   [[ -z $ours ]] || rm -f $policy
   return $status

@@ -26,6 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text[strcspn(text, "\n")] = 0;
 	at.tree = data[0] & 1 ? TREE_ROOTFS : TREE_WORKSPACE;
 	at.depth = (data[0] >> 1) % 8;
+	at.least = (data[0] >> 4) % (at.depth + 1);
+	at.sure = !(data[0] & 0x80);
 	at.dir = dir;
 	if (symlink_show(&at, text, &out) == 0) {
 		if (!safe_link(&at, out) || strlen(out) > 4095)

@@ -61,7 +61,7 @@ static void remember(uint64_t node, enum kind kind)
 	nodes[n_nodes++ % 4096].kind = kind;
 }
 
-static void put_attr(struct buf *b, enum kind kind)
+static void put_attr(struct buf *b, enum kind kind, const char *name)
 {
 	struct proto_attr a = {.dev = 1,
 		.ino = 100 + (uint64_t)kind,
@@ -72,9 +72,12 @@ static void put_attr(struct buf *b, enum kind kind)
 		.mtime = {.sec = 1000000000}};
 
 	a.cache = PROTO_CACHE_ALL; /* nothing changes here */
-	lie_attr(&a);
+	lie_attr(&a, strcmp(name, "/set") == 0);
+	moves_attr(&a, name);
 	proto_put_attr(b, &a);
 }
+
+static char looked_up[PROTO_NAME_MAX + 1]; /* the last name */
 
 static int lookup(struct wire_in *in, struct buf *b)
 {
@@ -83,14 +86,19 @@ static int lookup(struct wire_in *in, struct buf *b)
 	uint64_t node = wire_get_u64(in);
 	enum kind k = KINDS;
 
-	if (!in->bad && kind_of(parent) == KIND_WORKSPACE)
+	looked_up[0] = 0;
+	if (!in->bad && (moves_on() || kind_of(parent) == KIND_WORKSPACE)) {
+		strcpy(looked_up, name);
 		for (k = KIND_FILE; k < KINDS && strcmp(names[k], name) != 0; k++)
 			;
+		if (moves_is_dir(name))
+			k = KIND_DIR;
+	}
 	free(name);
 	if (k == KINDS)
 		return ENOENT;
 	remember(node, k);
-	put_attr(b, k);
+	put_attr(b, k, looked_up);
 	return 0;
 }
 
@@ -159,6 +167,7 @@ static int job(struct buf *b)
 {
 	char command[] = "made up", words[] = "";
 	struct proto_job j = {.job = 1,
+		.name = (char[]){"1"},
 		.result = PROTO_RESULT_SUCCESS,
 		.pid = 2,
 		.size = {4, 0, 4},
@@ -185,6 +194,32 @@ static int read_job(struct wire_in *in, struct buf *b)
 		wire_str(b, "made up");
 	else
 		wire_str(b, lie_is("long-read") ? "out\nand more than was asked for" : "out\n");
+	return 0;
+}
+
+/* A setting, or the text of ps and stats. */
+static int text(struct buf *b, const char *truth)
+{
+	lie_text(b, truth);
+	return 0;
+}
+
+static int list_jobs(struct buf *b)
+{
+	wire_u64(b, 1);
+	wire_str(b, lie_is("job-name") ? "../../x" : "1");
+	return 0;
+}
+
+static int take_stdin(struct wire_in *in, struct buf *b)
+{
+	size_t n;
+
+	wire_get_u64(in);
+	wire_get_u64(in);
+	wire_get_u8(in);
+	wire_get_bytes(in, PROTO_MAX_DATA, &n);
+	wire_u32(b, (uint32_t)n + (lie_is("big-write") ? 1 : 0));
 	return 0;
 }
 
@@ -241,6 +276,21 @@ static int seek(struct wire_in *in, struct buf *b)
 	return 0;
 }
 
+/* A server that says one line to whoever comes. */
+static int read_port(struct wire_in *in, struct buf *b)
+{
+	static uint64_t served;
+	static uint8_t much[PROTO_PORT_DATA + 1];
+	uint64_t port = wire_get_u64(in);
+
+	if (lie_is("port-long"))
+		wire_bytes(b, much, sizeof(much));
+	else
+		wire_str(b, port == served ? "" : "hi\n");
+	served = port;
+	return 0;
+}
+
 static int copy(struct wire_in *in, struct buf *b)
 {
 	uint64_t n = 0;
@@ -263,7 +313,7 @@ static int answer(uint16_t type, struct wire_in *in, struct buf *b)
 		return lookup(in, b);
 	case PROTO_GETATTR:
 	case PROTO_SETATTR:
-		put_attr(b, kind_of(wire_get_u64(in)));
+		put_attr(b, kind_of(wire_get_u64(in)), type == PROTO_SETATTR ? "/set" : "");
 		return 0;
 	case PROTO_READLINK:
 		lie_readlink(b, "file");
@@ -285,7 +335,20 @@ static int answer(uint16_t type, struct wire_in *in, struct buf *b)
 		return 0;
 	case PROTO_JOB_WAIT:
 	case PROTO_JOB_INFO:
+	case PROTO_JOB_FIND:
 		return job(b);
+	case PROTO_JOB_MAKE:
+		wire_u64(b, PROTO_JOB_NAMED);
+		return 0;
+	case PROTO_JOB_LIST:
+		return list_jobs(b);
+	case PROTO_JOB_GET:
+		return text(b, "0");
+	case PROTO_JOB_STDIN:
+		return take_stdin(in, b);
+	case PROTO_PS:
+	case PROTO_STATS:
+		return text(b, "made up\n");
 	case PROTO_JOB_READ:
 		return read_job(in, b);
 	case PROTO_OPEN:
@@ -299,7 +362,16 @@ static int answer(uint16_t type, struct wire_in *in, struct buf *b)
 		return seek(in, b);
 	case PROTO_COPY:
 		return copy(in, b);
+	case PROTO_LOCK:
+	case PROTO_FLOCK:
+		return lie_is("lock-eintr") ? EINTR : 0;
+	case PROTO_PORT_READ:
+		return read_port(in, b);
+	case PROTO_PORT_OPEN:
+	case PROTO_PORT_WRITE:
+	case PROTO_PORT_SHUT:
 	case PROTO_PING:
+	case PROTO_RENAME:
 	case PROTO_ACCESS:
 	case PROTO_FALLOCATE:
 	case PROTO_SETXATTR:
@@ -307,8 +379,10 @@ static int answer(uint16_t type, struct wire_in *in, struct buf *b)
 	case PROTO_OPENDIR:
 	case PROTO_FSYNC:
 	case PROTO_JOB_WRITE:
+	case PROTO_JOB_SET:
 	case PROTO_JOB_KILL:
 	case PROTO_JOB_DROP:
+	case PROTO_LOCK_DROP:
 		return 0;
 	default:
 		return EOPNOTSUPP;
@@ -317,7 +391,8 @@ static int answer(uint16_t type, struct wire_in *in, struct buf *b)
 
 static bool one_way(uint16_t type)
 {
-	return type == PROTO_CANCEL || type == PROTO_FORGET || type == PROTO_CLOSE;
+	return type == PROTO_CANCEL || type == PROTO_FORGET || type == PROTO_CLOSE ||
+	       type == PROTO_PORT_CLOSE;
 }
 
 static int relay(void)
@@ -332,7 +407,7 @@ static int relay(void)
 	while (read_all(head, sizeof(head)) && proto_head(head, &h) == 0 && read_all(body, h.len)) {
 		int error;
 
-		if (one_way(h.type))
+		if (one_way(h.type) || moves_hold(&h))
 			continue;
 		buf_reset(&b);
 		if (h.type == PROTO_CHANGES) {
@@ -344,8 +419,10 @@ static int relay(void)
 		error = answer(h.type, &in, &b);
 		if (error && error != EPROTONOSUPPORT)
 			buf_reset(&b);
+		moves_before(&h);
 		if (!lie_send(&h, error, &b))
 			break;
+		moves_after(&h, looked_up);
 	}
 	buf_fini(&b);
 	return 0;

@@ -5,11 +5,14 @@
  * In every reply: wrong-id wrong-type truncated padded close errno-512 errno-38 silent drip twice
  * unasked.
  * In names: names-slash names-dotdot names-dot names-nul names-long names-empty.
- * In attributes: type-0 type-junk flip huge-size bad-time.
+ * In attributes: type-0 type-junk flip huge-size bad-time set-old
+ * huge-block.
  * In data: long-read big-write link-long link-nul link-empty link-climb.
  * In ranges: seek-far big-copy. In extended attributes: xattr-long names-open names-hollow.
- * In changes: changes-junk changes-empty changes-slash changes-flood changes-seq.
- * In jobs: job-exit job-result job-size.
+ * In changes: changes-junk changes-empty changes-slash changes-flood changes-all
+ * changes-names changes-seq.
+ * In ports: port-long. In locks: lock-eintr. In moves: see moves.c.
+ * In jobs: job-exit job-result job-size job-name (big-write: of stdin) text-long text-nul.
  */
 #include "tests/liar/lies.h"
 
@@ -26,7 +29,7 @@ bool lie_is(const char *mode)
 	return lie && strcmp(lie, mode) == 0;
 }
 
-void lie_attr(struct proto_attr *a)
+void lie_attr(struct proto_attr *a, bool set)
 {
 	static unsigned turn;
 
@@ -38,6 +41,10 @@ void lie_attr(struct proto_attr *a)
 		a->mode = S_IFLNK | 0777;
 	if (lie_is("huge-size"))
 		a->size = UINT64_MAX, a->blocks = UINT64_MAX;
+	if (lie_is("set-old") && set) /* what was so a moment ago */
+		a->nlink = 7;
+	if (lie_is("huge-block"))
+		a->blksize = 1u << 31;
 	if (lie_is("bad-time"))
 		a->mtime.nsec = 4000000000u;
 }
@@ -65,12 +72,16 @@ void lie_dirent(struct proto_dirent *d)
 
 void lie_job(struct proto_job *j)
 {
+	static char climb[] = "../../x";
+
 	if (lie_is("job-exit"))
 		j->exit_code = 9999;
 	if (lie_is("job-result"))
 		j->result = 77;
 	if (lie_is("job-size"))
 		j->size[0] = UINT64_MAX, j->hole_to[1] = 5;
+	if (lie_is("job-name"))
+		j->name = climb;
 }
 
 void lie_readlink(struct buf *b, const char *truth)
@@ -87,6 +98,8 @@ void lie_readlink(struct buf *b, const char *truth)
 		wire_str(b, "../canary/secret");
 	} else if (lie_is("link-climb")) {
 		wire_str(b, "../../../canary/secret");
+	} else if (moves_on()) {
+		moves_text(b);
 	} else {
 		wire_str(b, truth);
 	}
@@ -111,6 +124,22 @@ void lie_value(struct buf *b, const char *truth)
 	wire_u32(b, PROTO_XATTR_MAX + 1);
 	for (uint32_t i = 0; i <= PROTO_XATTR_MAX; i++)
 		wire_u8(b, 'x');
+}
+
+void lie_text(struct buf *b, const char *truth)
+{
+	if (lie_is("text-long") ||
+		lie_is("text-full")) { /* full: no lie, but all that there may be */
+		uint32_t n = PROTO_MAX_DATA + (lie_is("text-long") ? 1 : 0);
+
+		wire_u32(b, n);
+		for (uint32_t i = 0; i < n; i++)
+			wire_u8(b, 'x');
+	} else if (lie_is("text-nul")) {
+		wire_bytes(b, "a\0b", 3);
+	} else {
+		wire_str(b, truth);
+	}
 }
 
 static bool write_all(const uint8_t *p, size_t n)
@@ -183,6 +212,15 @@ bool lie_changes(struct buf *b)
 			}
 			proto_put_change(b, &c);
 		}
+	} else if (lie_is("changes-names")) { /* each takes the directory's lock */
+		c.name = (const uint8_t *)"file";
+		c.name_len = 4;
+		for (int i = 0; i < 1000; i++)
+			proto_put_change(b, &c);
+	} else if (lie_is("changes-all")) { /* as many as an answer may have */
+		c = (struct proto_change){.kind = PROTO_CHANGE_ALL};
+		while (b->len < PROTO_MAX_BODY - 9)
+			proto_put_change(b, &c);
 	} else {
 		return lie_is("changes-empty");
 	}

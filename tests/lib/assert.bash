@@ -80,6 +80,11 @@ box_id() {
   return 1
 }
 
+# networks NAME: the interfaces that it has. Not by /sys, of which the embedded engine shows the cgroups only.
+networks() {
+  out "$1" 'sed -n "s/^ *\([^ :]*\):.*/\1/p" /proc/net/dev'
+}
+
 # listed NAME [MNT], not_listed NAME [MNT]: by ls, not by a lookup.
 listed() {
   # shellcheck disable=SC2010 # the names are ours

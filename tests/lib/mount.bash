@@ -5,7 +5,7 @@
 #
 # From outside: SANDBOXFS (the daemon, default build/fs/sandboxfs), SANDBOXFS_WRAP (words put before
 # it, such as valgrind), SBX_ENGINE (the private engine's directory, by setup_suite.bash).
-# For tests: MNT and NS of the newest mount, SBX_LOG (the daemon's stderr), dk, wait_for.
+# For tests: MNT and NS of the newest mount, SBX_LOG (the daemon's stderr), box_*, wait_for.
 
 bats_require_minimum_version 1.5.0 # for `run !` and `run -N`
 # shellcheck source=tests/lib/engine.bash
@@ -29,7 +29,7 @@ sbx_new_dir() {
 # mount is there; fails, with the daemon's words, if it does not come.
 mount_sbx() {
   local opts extra
-  opts="host=$(engine_host "$SBX_ENGINE"),namespace=$NS,image=busybox:test"
+  opts="$(engine_options),namespace=$NS,image=busybox:test"
   for extra; do
     opts+=,$extra
   done
@@ -87,8 +87,8 @@ sbx_is_mounted() {
 
 # umount_sbx [MNT]: unmounts and waits for the daemon; true if it exited 0.
 umount_sbx() {
-  local mnt=${1:-$MNT} status=0 patience=60
-  if ! wait_for 3 sbx_unmount "$mnt"; then
+  local mnt=${1:-$MNT} status=0 patience=150
+  if ! wait_for 30 sbx_unmount "$mnt"; then
     echo "$mnt is busy:"
     sbx_users "$mnt"
     fusermount3 -u -z "$mnt" || umount -l "$mnt" || true
@@ -134,7 +134,7 @@ kill_daemon() {
   local mnt=${1:-$MNT}
   SBX_KILLED[$mnt]=1
   kill -KILL "${SBX_PID[$mnt]}"
-  wait_for 10 engine_ended "${SBX_PID[$mnt]}"
+  wait_for 60 engine_ended "${SBX_PID[$mnt]}"
 }
 
 # sandbox NAME [SECONDS]: makes one and waits until it runs.
@@ -152,9 +152,17 @@ sbx_settled() {
   case $(cat "$1/ctl/state") in running | failed) ;; *) return 1 ;; esac
 }
 
-# containers [NAMESPACE]: ids of all containers of a namespace, running or not.
-containers() {
-  dk ps -aq --no-trunc --filter "label=sandboxfs.namespace=${1:-$NS}"
+# path_without DIR NAME...: prints DIR, which as a PATH has all programs of this machine but these.
+path_without() {
+  local dir=$1
+  shift
+  if [[ ! -d $dir ]]; then
+    mkdir "$dir"
+    ln -s /usr/sbin/* /usr/bin/* "$dir/" 2>/dev/null || true
+    (cd "$dir" && rm -f -- "$@")
+    chmod 755 "$dir"
+  fi
+  echo "$dir"
 }
 
 no_containers() {
@@ -189,7 +197,7 @@ sbx_teardown() {
   sbx_reports || status=1
   # Sandboxes outlive an unmount, so what a test did not rmdir is ours to remove.
   for id in $(containers); do
-    dk rm -fv "$id" >/dev/null || status=1
+    containers_rm "$id" || status=1
   done
   # Set by bats when the test's last line was reached.
   if [[ -z ${BATS_TEST_COMPLETED:-} || $status != 0 ]] && [[ -s ${SBX_LOG:-} ]]; then

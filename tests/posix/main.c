@@ -59,6 +59,8 @@ static void usage(FILE *out)
 {
 	fputs("usage: posix [OPTIONS] DIR [TOPIC...]\n"
 	      "  --no-devices      device nodes are refused there, by design\n"
+	      "  --user-namespace  ids above 65535 are EINVAL there, and root loses set-id bits "
+	      "too\n"
 	      "  --no-exec         nothing can be run from there\n"
 	      "  --brief           a line a topic, and the failures\n"
 	      "  --as=U:G[:G2]     topic caller: whose rights the caller must have there\n"
@@ -76,6 +78,7 @@ static bool parse(int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{"no-devices", no_argument, NULL, 'd'},
+		{"user-namespace", no_argument, NULL, 'n'},
 		{"no-exec", no_argument, NULL, 'x'},
 		{"brief", no_argument, NULL, 'b'},
 		{"as", required_argument, NULL, 'u'},
@@ -91,6 +94,9 @@ static bool parse(int argc, char **argv)
 		switch (c) {
 		case 'd':
 			options.no_devices = true;
+			break;
+		case 'n':
+			options.user_namespace = true;
 			break;
 		case 'x':
 			options.no_exec = true;

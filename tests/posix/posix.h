@@ -173,12 +173,13 @@ void times_at(const char *file, int line, const struct stamp *s, const char *let
 /* --- the program ---------------------------------------------------------------------------- */
 
 struct options {
-	bool no_devices;   /* mknod of devices is EPERM, for root too */
-	bool no_exec;	   /* nothing can be run from there */
-	bool brief;	   /* a line a topic, and the failures */
-	bool as_is;	   /* topic `caller`: the mount does the mapping, we keep our identity */
-	const char *self;  /* a program to run: this one */
-	struct who caller; /* topic `caller` */
+	bool no_devices;     /* mknod of devices is EPERM, for root too */
+	bool no_exec;	     /* nothing can be run from there */
+	bool brief;	     /* a line a topic, and the failures */
+	bool user_namespace; /* of 65,536 ids; its root is no root to the kernel's set-id rules */
+	bool as_is;	     /* topic `caller`: the mount does the mapping, we keep our identity */
+	const char *self;    /* a program to run: this one */
+	struct who caller;   /* topic `caller` */
 	long shown_uid, shown_gid; /* topic `mapped` */
 };
 

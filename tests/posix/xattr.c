@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Extended attributes of users; access control lists as values that come back as they were. */
+/* Extended attributes of users; access control lists: as values that come back as they were, and
+ * what they allow. */
 #include "tests/posix/posix.h"
 
 #include <limits.h>
@@ -201,9 +202,15 @@ struct acl {
 	struct acl_entry e[6];
 };
 
+static const char *const access_ = "system.posix_acl_access", *const default_ =
+								      "system.posix_acl_default";
+
 /* rw- for the owner, user 65533 and group 65532 named, mask. */
 static const struct acl list = {2, {{USER_OBJ, 6, -1U}, {USER, 6, 65533}, {GROUP_OBJ, 4, -1U},
 					   {GROUP, 4, 65532}, {MASK, 6, -1U}, {OTHERS, 0, -1U}}};
+/* All to others, nothing to user 65533 and group 65532. */
+static const struct acl against = {2, {{USER_OBJ, 6, -1U}, {USER, 0, 65533}, {GROUP_OBJ, 7, -1U},
+					      {GROUP, 0, 65532}, {MASK, 7, -1U}, {OTHERS, 7, -1U}}};
 
 static void acl_on(const char *path, const char *attr)
 {
@@ -219,13 +226,88 @@ static void acl_on(const char *path, const char *attr)
 
 static int set_list(const void *path)
 {
-	return err_of(setxattr(path, "system.posix_acl_access", &list, sizeof(list), 0));
+	return err_of(setxattr(path, access_, &list, sizeof(list), 0));
+}
+
+/* RIGHTS as 4 read, 2 write: what w has, by open and by access. */
+static void may(struct who w, const char *path, int rights)
+{
+	want(rights & 4 ? 0 : EACCES, w, c_open(path, O_RDONLY, 0));
+	want(rights & 2 ? 0 : EACCES, w, c_open(path, O_WRONLY, 0));
+	want((rights & 6) == 6 ? 0 : EACCES, w, c_open(path, O_RDWR, 0));
+	want(rights & 4 ? 0 : EACCES, w, c_access(path, R_OK));
+	want(rights & 2 ? 0 : EACCES, w, c_access(path, W_OK));
+}
+
+/* The list, not the mode, says what those may who are not the owner. */
+static void allowed(void)
+{
+	struct who named = OTHER, in = WHO(65531, 65532), also_in = WHO(65531, 65531, 65532),
+		   group = WHO(65531, 65534), stranger = WHO(65531, 65531);
+
+	make_for(REG, "rights", WHO(65534, 65534));
+	must(c_chmod("rights", 0600));
+	may(named, "rights", 0);
+	equals(set_list("rights"), 0, "errno of setting it");
+	may(NOBODY, "rights", 6);
+	may(named, "rights", 6);
+	may(in, "rights", 4);
+	may(also_in, "rights", 4);
+	may(group, "rights", 4); /* though the mode is 0660 */
+	may(stranger, "rights", 0);
+	may(ROOT, "rights", 6);
+	must(c_chmod("rights", 0640)); /* the mask */
+	may(named, "rights", 4);
+	must(c_chmod("rights", 0600));
+	may(named, "rights", 0);
+	may(in, "rights", 0);
+	equals(err_of(setxattr("rights", access_, &against, sizeof(against), 0)), 0,
+		"errno of another list");
+	may(named, "rights", 0); /* though the mode is 0677 */
+	may(in, "rights", 0);
+	may(stranger, "rights", 6);
+	must(c_removexattr("rights", access_));
+	may(named, "rights", 6);
+	make_for(DIR_, "search", WHO(65534, 65534));
+	make(REG, "search/f");
+	equals(err_of(setxattr("search", access_, &against, sizeof(against), 0)), 0,
+		"errno of one for a directory");
+	want(0, stranger, c_stat("search/f"));
+	want(EACCES, named, c_stat("search/f"));
+	want(EACCES, named, c_opendir("search"));
+	want(EACCES, also_in, c_unlink("search/f"));
+	want(0, stranger, c_unlink("search/f"));
+}
+
+/* What is made in a directory with a default list has it, and no umask counts. */
+static void inherited(void)
+{
+	struct who maker = masked(NOBODY, 077);
+
+	make(DIR_, "heirs");
+	must(c_chmod("heirs", 0777));
+	want(0, maker, c_open("heirs/before", O_CREAT | O_WRONLY, 0666));
+	is_mode("heirs/before", 0600);
+	equals(err_of(setxattr("heirs", default_, &list, sizeof(list), 0)), 0,
+		"errno of setting a default");
+	want(0, maker, c_open("heirs/file", O_CREAT | O_WRONLY, 0666));
+	is_mode("heirs/file", 0660);
+	may(OTHER, "heirs/file", 6);
+	want(0, maker, c_open("heirs/closed", O_CREAT | O_WRONLY, 0640));
+	is_mode("heirs/closed", 0640);
+	may(OTHER, "heirs/closed", 4);
+	want(0, maker, c_mkfifo("heirs/fifo", 0666));
+	is_mode("heirs/fifo", 0660);
+	want(0, maker, c_mkdir("heirs/dir", 0777));
+	is_mode("heirs/dir", 0660);
+	equals(getxattr("heirs/dir", default_, NULL, 0), sizeof(list), "size of the heir's own");
+	must(c_removexattr("heirs", default_));
+	want(0, maker, c_open("heirs/after", O_CREAT | O_WRONLY, 0666));
+	is_mode("heirs/after", 0600);
 }
 
 void topic_acl(void)
 {
-	static const char *const access_ = "system.posix_acl_access",
-				 *const default_ = "system.posix_acl_default";
 	struct stamp s;
 
 	make_for(REG, "file", WHO(65534, 65534));
@@ -252,4 +334,6 @@ void topic_acl(void)
 	want(0, ROOT, c_removexattr("dir", default_));
 	want(ENODATA, ROOT, c_getxattr("dir", default_));
 	equals(getxattr("dir", access_, NULL, 0), sizeof(list), "size of the other");
+	allowed();
+	inherited();
 }

@@ -12,6 +12,8 @@
 
 #include "box.h"
 
+#define JOB "jobs/stress"
+
 enum { ARGS = 2048 };
 
 static void die(const char *what, const char *name)
@@ -104,6 +106,22 @@ static void local_run(const struct box *box, const char *args, size_t len)
 /* --- either -------------------------------------------------------------------------------------
  */
 
+static void read_all(const char *name, char *text, size_t len)
+{
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	size_t got = 0;
+	ssize_t n;
+
+	if (fd < 0)
+		die("opening", name);
+	while ((n = read(fd, text + got, len - 1 - got)) > 0)
+		got += (size_t)n;
+	if (n < 0)
+		die("reading", name);
+	close(fd);
+	text[got] = '\0';
+}
+
 static void write_ctl(const struct box *box, const char *file, const char *text, size_t len)
 {
 	char name[5000];
@@ -122,6 +140,7 @@ static void write_ctl(const struct box *box, const char *file, const char *text,
 static void run_child(struct box *box, const char *args, size_t len)
 {
 	fflush(NULL);
+	box->in_job = 0;
 	box->child = fork();
 	if (box->child < 0)
 		die("fork", "");
@@ -152,6 +171,7 @@ void box_end(struct box *box)
 
 void box_argv(struct box *box, const char *args, size_t len)
 {
+	box->in_job = 0;
 	if (box->ctl[0]) {
 		write_ctl(box, "argv", args, len);
 		return;
@@ -160,11 +180,35 @@ void box_argv(struct box *box, const char *args, size_t len)
 	box_end(box);
 }
 
-void box_shell(struct box *box, const char *text)
+/* What is left of the job before goes first: to remove it now would be to ask the sandbox once
+ * more, after the change. */
+static void shell_job(struct box *box, const char *text, enum box_way way)
+{
+	char name[5000], said[64];
+
+	snprintf(name, sizeof(name), "%s/" JOB, box->ctl);
+	if (rmdir(name) && errno != ENOENT)
+		die("rmdir", name);
+	if (mkdir(name, 0700))
+		die("mkdir", name);
+	write_ctl(box, JOB "/exec", text, strlen(text));
+	snprintf(
+		name, sizeof(name), "%s/" JOB "/%s", box->ctl, way == BOX_WAIT ? "wait" : "result");
+	do
+		read_all(name, said, sizeof(said));
+	while (strcmp(said, "running\n") == 0);
+}
+
+void box_shell(struct box *box, const char *text, enum box_way way)
 {
 	char args[65536] = "sh\0-c";
 	int len;
 
+	box->in_job = box->ctl[0] && way != BOX_EXEC;
+	if (box->in_job) {
+		shell_job(box, text, way);
+		return;
+	}
 	if (box->ctl[0]) {
 		write_ctl(box, "exec", text, strlen(text));
 		return;
@@ -178,21 +222,11 @@ void box_shell(struct box *box, const char *text)
 void box_output(struct box *box, char *text, size_t len)
 {
 	char name[5000];
-	ssize_t n;
-	size_t got = 0;
-	int fd;
 
 	if (box->ctl[0])
-		snprintf(name, sizeof(name), "%s/stdout", box->ctl);
+		snprintf(name, sizeof(name), "%s/%s", box->ctl,
+			box->in_job ? JOB "/stdout" : "stdout");
 	else
 		local_output(box, name, sizeof(name));
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		die("opening", name);
-	while ((n = read(fd, text + got, len - 1 - got)) > 0)
-		got += (size_t)n;
-	if (n < 0)
-		die("reading", name);
-	close(fd);
-	text[got] = '\0';
+	read_all(name, text, len);
 }

@@ -168,7 +168,7 @@ static int change_inside(void)
 			add_act(&s, &op);
 		}
 	}
-	box_shell(&d.box, s.text);
+	box_shell(&d.box, s.text, (enum box_way)rnd_below(&d.pick.rnd, BOX_WAYS));
 	/* Reading what it printed is a look at ctl/, no more; but half of the rounds go without. */
 	if (rnd_once_in(&d.pick.rnd, 2))
 		return 0;

@@ -117,6 +117,7 @@ static int look_all(void)
 
 int model_main(int argc, char **argv)
 {
+	int64_t start = now_ns();
 	long looked = 0;
 	int bad = 0;
 
@@ -138,6 +139,7 @@ int model_main(int argc, char **argv)
 		}
 	}
 	driver_counts(&d);
-	printf("model: %ld operations, %s\n", d.done, bad ? "WRONG" : "all as they must be");
+	printf("model: %ld operations in %.0f s, %s\n", d.done, (double)(now_ns() - start) / 1e9,
+		bad ? "WRONG" : "all as they must be");
 	return bad ? 1 : 0;
 }

@@ -13,6 +13,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static jmp_buf check_out;
 static unsigned check_count, check_failed;
@@ -49,6 +50,15 @@ static inline int check_done(void)
 	do {                                                   \
 		if (!(cond))                                   \
 			check_fail(__FILE__, __LINE__, #cond); \
+	} while (0)
+/* Of what becomes so by itself: asked again for 20 s and more. */
+#define CHECK_SOON(cond)                                                          \
+	do {                                                                      \
+		for (int left_ = 2000; !(cond); left_--) {                        \
+			if (!left_)                                               \
+				check_fail(__FILE__, __LINE__, #cond);            \
+			nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); \
+		}                                                                 \
 	} while (0)
 #define CHECK_STR(got, want)                                                                \
 	do {                                                                                \

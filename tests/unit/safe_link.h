@@ -12,7 +12,8 @@
 /* Relative; `..` only at its start; not above the tree, or else down into this sandbox's rootfs. */
 static inline bool safe_link(const struct link_place *at, const char *text)
 {
-	unsigned ups = 0, top = at->tree == TREE_WORKSPACE ? at->depth + 2 : at->depth;
+	unsigned ups = 0, least = at->sure ? at->depth : at->least;
+	unsigned top = at->tree == TREE_WORKSPACE ? at->depth + 2 : at->depth;
 	bool names = false;
 	char want[512];
 	const char *p = text, *rest = NULL;
@@ -33,9 +34,9 @@ static inline bool safe_link(const struct link_place *at, const char *text)
 		p += n;
 		p += *p == '/';
 	}
-	if (ups <= at->depth)
+	if (ups <= least)
 		return true;
 	snprintf(want, sizeof(want), ".sandboxfs/rootfs/%s", at->sandbox);
-	return ups == top && rest && strncmp(rest, want, strlen(want)) == 0 &&
+	return at->sure && ups == top && rest && strncmp(rest, want, strlen(want)) == 0 &&
 	       (rest[strlen(want)] == 0 || rest[strlen(want)] == '/');
 }

@@ -11,10 +11,12 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -78,6 +80,20 @@ UNUSED static bool refuse_watches(void)
 	       syscall(SYS_inotify_add_watch, -1, "/", 0) < 0 && errno == ENOSPC;
 }
 
+/* AGENT_WATCHES: the agent reads that as the machine's limit of inotify watches. */
+UNUSED static bool limit_watches(const struct agent *a, const char *n)
+{
+	char file[96];
+	int fd;
+
+	snprintf(file, sizeof(file), "%s/watches", a->dir);
+	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	return fd >= 0 && write(fd, n, strlen(n)) == (ssize_t)strlen(n) &&
+	       unshare(CLONE_NEWNS) == 0 &&
+	       mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount(file, "/proc/sys/fs/inotify/max_user_watches", NULL, MS_BIND, NULL) == 0;
+}
+
 /* In a.dir: state, workspace, log. */
 UNUSED static void agent_exec(struct agent *a, const char *user)
 {
@@ -90,13 +106,15 @@ UNUSED static void agent_exec(struct agent *a, const char *user)
 	CHECK(a->pid >= 0);
 	if (a->pid == 0) {
 		int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-		const char *seccomp = getenv("AGENT_SECCOMP");
+		const char *seccomp = getenv("AGENT_SECCOMP"), *few = getenv("AGENT_WATCHES");
 
 		dup2(fd, 2);
 		if (seccomp && !refuse_new_calls(atoi(seccomp)))
 			_exit(98);
 		if (getenv("AGENT_NO_WATCH") && !refuse_watches())
 			_exit(97);
+		if (few && !limit_watches(a, few))
+			_exit(96);
 		execl(agent_path(), "agent", "init", "--state", state, "--root", "/", "--workspace",
 			ws, "--user", user, (char *)NULL);
 		_exit(99);
@@ -123,8 +141,15 @@ UNUSED static int agent_stop(struct agent *a)
 UNUSED static void agent_clean(struct agent *a)
 {
 	char cmd[128];
+	int status = agent_stop(a);
 
-	agent_stop(a);
+	/* A sanitizer, or a crash: the log says more. 0: it had ended before. */
+	if (status && !(WIFEXITED(status) && WEXITSTATUS(status) == 143)) {
+		printf("# the agent ended with status 0x%x\n", (unsigned)status);
+		snprintf(cmd, sizeof(cmd), "cat %s/log", a->dir);
+		check_failed++;
+		CHECK(system(cmd) == 0);
+	}
 	snprintf(cmd, sizeof(cmd), "rm -rf %s", a->dir);
 	CHECK(system(cmd) == 0);
 }
@@ -166,7 +191,7 @@ UNUSED static int client_connect(const struct agent *a)
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
 	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/state/agent.sock", a->dir);
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 6000; i++) {
 		int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		struct timespec ts = {.tv_nsec = 10000000};
 
@@ -287,304 +312,6 @@ UNUSED static void client_close(struct client *c)
 {
 	close(c->fd);
 	buf_fini(&c->frame);
-}
-
-UNUSED static int do_lookup(
-	struct client *c, uint64_t parent, const char *name, uint64_t new, struct proto_attr *attr)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_LOOKUP);
-	int ret;
-
-	wire_u64(&b, parent);
-	wire_str(&b, name);
-	wire_u64(&b, new);
-	ret = client_call(c, &b, at);
-	if (!ret) {
-		proto_get_attr(&c->in, attr);
-		CHECK(wire_end(&c->in));
-		if (!attr->mode) /* none, and that may be remembered */
-			ret = attr->cache == PROTO_CACHE_NAME ? ENOENT : EIO;
-	}
-	return ret;
-}
-
-UNUSED static int do_getattr(struct client *c, uint64_t node, uint64_t fh, struct proto_attr *attr)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_GETATTR);
-	int ret;
-
-	wire_u64(&b, node);
-	wire_u64(&b, fh);
-	ret = client_call(c, &b, at);
-	if (!ret) {
-		proto_get_attr(&c->in, attr);
-		CHECK(wire_end(&c->in));
-	}
-	return ret;
-}
-
-UNUSED static int do_setattr(struct client *c, uint64_t node, uint64_t fh,
-	const struct proto_setattr *set, struct proto_attr *attr)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_SETATTR);
-	int ret;
-
-	wire_u64(&b, node);
-	wire_u64(&b, fh);
-	proto_put_setattr(&b, set);
-	ret = client_call(c, &b, at);
-	if (!ret) {
-		proto_get_attr(&c->in, attr);
-		CHECK(wire_end(&c->in));
-	}
-	return ret;
-}
-
-UNUSED static int do_create(struct client *c, uint64_t parent, const char *name, uint64_t new,
-	uint64_t fh, uint32_t flags, uint32_t mode, struct proto_attr *attr)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_CREATE);
-	int ret;
-
-	wire_u64(&b, parent);
-	wire_str(&b, name);
-	wire_u64(&b, new);
-	wire_u64(&b, fh);
-	wire_u32(&b, flags);
-	wire_u32(&b, mode);
-	ret = client_call(c, &b, at);
-	if (!ret) {
-		proto_get_attr(&c->in, attr);
-		CHECK(wire_end(&c->in));
-	}
-	return ret;
-}
-
-UNUSED static int do_open(struct client *c, uint64_t node, uint64_t fh, uint32_t flags)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_OPEN);
-
-	wire_u64(&b, node);
-	wire_u64(&b, fh);
-	wire_u32(&b, flags);
-	return client_call(c, &b, at);
-}
-
-/* MKDIR, MKNOD: the same fields. */
-UNUSED static int do_make(struct client *c, uint16_t type, uint64_t parent, const char *name,
-	uint64_t new, uint32_t mode)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, type);
-
-	wire_u64(&b, parent);
-	wire_str(&b, name);
-	wire_u64(&b, new);
-	wire_u32(&b, mode);
-	return client_call(c, &b, at);
-}
-
-/* UNLINK, RMDIR. */
-UNUSED static int do_remove(struct client *c, uint16_t type, uint64_t parent, const char *name)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, type);
-
-	wire_u64(&b, parent);
-	wire_str(&b, name);
-	return client_call(c, &b, at);
-}
-
-UNUSED static int do_rename(struct client *c, uint64_t parent, const char *name, uint64_t to,
-	const char *newname, uint32_t flags)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_RENAME);
-
-	wire_u64(&b, parent);
-	wire_str(&b, name);
-	wire_u64(&b, to);
-	wire_str(&b, newname);
-	wire_u32(&b, flags);
-	return client_call(c, &b, at);
-}
-
-UNUSED static int do_write(
-	struct client *c, uint64_t fh, uint64_t offset, const void *p, size_t n, uint32_t *written)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_WRITE);
-	int ret;
-
-	wire_u64(&b, fh);
-	wire_u64(&b, offset);
-	wire_bytes(&b, p, n);
-	ret = client_call(c, &b, at);
-	if (!ret)
-		*written = wire_get_u32(&c->in);
-	return ret;
-}
-
-/* *p points into the reply. */
-UNUSED static int do_read(
-	struct client *c, uint64_t fh, uint64_t offset, uint32_t size, const uint8_t **p, size_t *n)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_READ);
-	int ret;
-
-	wire_u64(&b, fh);
-	wire_u64(&b, offset);
-	wire_u32(&b, size);
-	ret = client_call(c, &b, at);
-	if (!ret) {
-		*p = wire_get_bytes(&c->in, PROTO_MAX_DATA, n);
-		CHECK(wire_end(&c->in));
-	}
-	return ret;
-}
-
-UNUSED static void do_close(struct client *c, uint64_t fh)
-{
-	struct buf b;
-	size_t at;
-
-	buf_init(&b, PROTO_HEAD + 64);
-	at = proto_begin(&b, PROTO_CLOSE, 0, 0, c->uid, c->gid);
-	wire_u64(&b, fh);
-	client_send(c, &b, at);
-}
-
-/* A message of numbers only, as most job messages are. */
-UNUSED static int do_u64(struct client *c, uint16_t type, uint64_t value)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, type);
-
-	wire_u64(&b, value);
-	return client_call(c, &b, at);
-}
-
-UNUSED static int do_job_open(struct client *c, uint64_t *job)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_JOB_OPEN);
-	int ret;
-
-	wire_u8(&b, PROTO_JOB_FOREGROUND);
-	ret = client_call(c, &b, at);
-	if (!ret)
-		*job = wire_get_u64(&c->in);
-	return ret;
-}
-
-UNUSED static int do_job_write(
-	struct client *c, uint64_t job, uint64_t offset, const void *p, size_t n)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_JOB_WRITE);
-
-	wire_u64(&b, job);
-	wire_u64(&b, offset);
-	wire_bytes(&b, p, n);
-	return client_call(c, &b, at);
-}
-
-/* sets: pairs of tag and text, ended by a tag 0. */
-struct set {
-	uint8_t tag;
-	const char *value;
-};
-
-UNUSED static int do_job_start(
-	struct client *c, uint64_t job, const struct set *sets, uint32_t *pid)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_JOB_START);
-	int ret;
-
-	wire_u64(&b, job);
-	for (; sets && sets->tag; sets++) {
-		wire_u8(&b, sets->tag);
-		wire_str(&b, sets->value);
-	}
-	ret = client_call(c, &b, at);
-	if (!ret)
-		*pid = wire_get_u32(&c->in);
-	return ret;
-}
-
-UNUSED static int do_job(struct client *c, uint16_t type, uint64_t job, struct proto_job *j)
-{
-	int ret = do_u64(c, type, job);
-
-	if (!ret) {
-		proto_get_job(&c->in, j);
-		CHECK(wire_end(&c->in));
-	}
-	return ret;
-}
-
-UNUSED static int do_job_kill(struct client *c, uint64_t job, uint32_t sig)
-{
-	struct buf b;
-	size_t at = client_begin(c, &b, PROTO_JOB_KILL);
-
-	wire_u64(&b, job);
-	wire_u32(&b, sig);
-	return client_call(c, &b, at);
-}
-
-/* All of a stream; free() it. */
-UNUSED static char *do_job_read(struct client *c, uint64_t job, uint8_t stream, size_t *len)
-{
-	struct buf all;
-	size_t n;
-
-	buf_init(&all, 1u << 30);
-	do {
-		struct buf b;
-		size_t at = client_begin(c, &b, PROTO_JOB_READ);
-		const uint8_t *p;
-
-		wire_u64(&b, job);
-		wire_u8(&b, stream);
-		wire_u64(&b, all.len);
-		wire_u32(&b, PROTO_MAX_DATA);
-		CHECK(client_call(c, &b, at) == 0);
-		p = wire_get_bytes(&c->in, PROTO_MAX_DATA, &n);
-		CHECK(wire_end(&c->in));
-		CHECK(buf_append(&all, p, n) == 0);
-	} while (n);
-	if (len)
-		*len = all.len;
-	return buf_steal(&all);
-}
-
-/* Runs a text to its end; the job is left to be read. */
-UNUSED static uint64_t run_job(
-	struct client *c, const void *text, size_t n, const struct set *sets, struct proto_job *j)
-{
-	uint64_t job = 0;
-	uint32_t pid;
-
-	CHECK(do_job_open(c, &job) == 0);
-	for (size_t at = 0; at < n; at += PROTO_MAX_DATA)
-		CHECK(do_job_write(c, job, at, (const char *)text + at,
-			      n - at < PROTO_MAX_DATA ? n - at : PROTO_MAX_DATA) == 0);
-	CHECK(do_job_start(c, job, sets, &pid) == 0);
-	CHECK(do_job(c, PROTO_JOB_WAIT, job, j) == 0);
-	return job;
-}
-
-UNUSED static uint64_t run_text(struct client *c, const char *text, struct proto_job *j)
-{
-	return run_job(c, text, strlen(text), NULL, j);
 }
 
 UNUSED static double seconds(void)

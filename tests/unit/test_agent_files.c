@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The agent's files, through the real protocol: names, attributes, bytes, directories, rights. */
-#include "test_agent_client.h"
+#include "test_agent_files.h"
+#include "test_agent_jobs.h"
 
 #include <grp.h>
 
@@ -114,7 +115,7 @@ static void names_and_links(void)
 	CHECK(do_make(&c, PROTO_MKDIR, 2, "..", next_node++, 0755) == EINVAL);
 	CHECK(do_make(&c, PROTO_MKDIR, 2, "a/b", next_node++, 0755) == EINVAL);
 	CHECK(do_lookup(&c, 2, "none", next_node++, &attr) == ENOENT);
-	CHECK(do_lookup(&c, 2, "d", dir, &attr) == EEXIST);
+	CHECK(do_lookup(&c, 2, "d", PROTO_NODE_WORKSPACE, &attr) == EEXIST);
 	CHECK(do_lookup(&c, 99999, "d", next_node++, &attr) == ESTALE);
 	/* A rename takes the nodes along, below it too. */
 	CHECK(do_rename(&c, 2, "d", 2, "moved", 0) == 0);
@@ -391,6 +392,7 @@ static void sessions_resume(void)
 	struct proto_hello h = {0};
 	struct proto_attr attr;
 	struct client d;
+	bool resumed = true;
 
 	client_open(&d, &a, "resume");
 	CHECK(do_lookup(&d, 1, "etc", 16, &attr) == 0);
@@ -399,18 +401,86 @@ static void sessions_resume(void)
 	proto_hello_fini(&h);
 	CHECK(do_getattr(&d, 16, 0, &attr) == 0);
 	client_close(&d);
-	/* The oldest of more than eight without a connection goes. */
-	for (int i = 0; i < 9; i++) {
-		char name[16];
+	/* The oldest of more than eight without a connection goes, once the agent has seen them
+	 * end. */
+	for (unsigned us = 50000; resumed && us < 20000000; us *= 2) {
+		for (int i = 0; i < 9; i++) {
+			char name[16];
 
-		snprintf(name, sizeof(name), "s%d", i);
-		client_open(&d, &a, name);
+			snprintf(name, sizeof(name), "s%d", i);
+			client_open(&d, &a, name);
+			client_close(&d);
+		}
+		usleep(us);
+		CHECK(client_hello(&d, &a, "resume", &h) == 0);
+		resumed = h.resumed;
+		proto_hello_fini(&h);
 		client_close(&d);
 	}
-	usleep(50000);
-	CHECK(client_hello(&d, &a, "resume", &h) == 0 && !h.resumed);
+	CHECK(!resumed);
+}
+
+/* How many entries come with an attr. */
+static unsigned list_again(struct client *d, uint64_t fh, uint64_t new)
+{
+	struct proto_dirent e;
+	unsigned n = 0;
+	struct buf b;
+	size_t at = client_begin(d, &b, PROTO_READDIR);
+
+	wire_u64(&b, fh);
+	wire_u64(&b, 0);
+	wire_u32(&b, 4096);
+	wire_u64(&b, new);
+	wire_u32(&b, 10);
+	CHECK(client_call(d, &b, at) == 0);
+	while (!d->in.bad && d->in.p < d->in.end) {
+		proto_get_dirent(&d->in, &e);
+		n += e.has_attr;
+	}
+	CHECK(!d->in.bad);
+	return n;
+}
+
+/* A connection is lost with its answers: the same is asked again, with the same numbers. */
+static void asked_again(void)
+{
+	struct proto_hello h = {0};
+	struct proto_attr attr;
+	struct client d, e;
+	struct buf b;
+	size_t at;
+
+	CHECK(mkdir(path("again"), 0755) == 0);
+	put_file("again/a", "a");
+	put_file("again/b", "bb");
+	client_open(&d, &a, "again");
+	CHECK(do_lookup(&d, 2, "again", 20, &attr) == 0);
+	CHECK(do_lookup(&d, 20, "a", 21, &attr) == 0);
+	at = client_begin(&d, &b, PROTO_OPENDIR);
+	wire_u64(&b, 20);
+	wire_u64(&b, 1);
+	CHECK(client_call(&d, &b, at) == 0);
+	CHECK(list_again(&d, 1, 30) == 2);
+	CHECK(do_getattr(&d, 31, 0, &attr) == 0);
+
+	CHECK(client_hello(&e, &a, "again", &h) == 0 && h.resumed);
 	proto_hello_fini(&h);
+	CHECK(do_lookup(&e, 20, "a", 21, &attr) == 0 && attr.size == 1);
+	CHECK(list_again(&e, 1, 30) == 2);
+	CHECK(do_getattr(&e, 30, 0, &attr) == 0 && do_getattr(&e, 31, 0, &attr) == 0);
+	/* What is no longer there has no number any more either. */
+	CHECK(unlink(path("again/a")) == 0 && unlink(path("again/b")) == 0);
+	put_file("again/c", "ccc");
+	CHECK(list_again(&e, 1, 30) == 1);
+	CHECK(do_getattr(&e, 30, 0, &attr) == 0 && attr.size == 3);
+	CHECK(do_getattr(&e, 31, 0, &attr) == ESTALE);
+	CHECK(do_lookup(&e, 20, "a", 21, &attr) == ENOENT);
+	CHECK(do_getattr(&e, 21, 0, &attr) == ESTALE);
+	/* What is still to come on the first connection has no effect: it has ended. */
+	CHECK(!client_recv(&d));
 	client_close(&d);
+	client_close(&e);
 }
 
 int main(void)
@@ -432,6 +502,7 @@ int main(void)
 	TEST(evicted_nodes_are_found_again);
 	TEST(rest);
 	TEST(sessions_resume);
+	TEST(asked_again);
 	client_close(&c);
 	agent_clean(&a);
 	return check_done();

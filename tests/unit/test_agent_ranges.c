@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The agent's extended attributes, access, space, holes and copies, through the real protocol. */
-#include "test_agent_client.h"
+#include "test_agent_files.h"
 
 #include <sys/xattr.h>
 

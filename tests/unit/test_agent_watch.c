@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the agent says of changes: nothing that it told may become untrue unheard, and what the
  * daemon did itself is no news. */
-#include "test_agent_client.h"
+#include "test_agent_files.h"
+#include "test_agent_jobs.h"
 
 #include <stdarg.h>
 
@@ -388,18 +389,56 @@ static void groups_of_the_caller(void)
 	hear();
 }
 
-int main(void)
+/* There are 8 watches in all, and more directories. */
+static void moved_out_of_sight(void)
+{
+	unsigned long long m, n, far = next_node++;
+	struct proto_attr attr;
+	char name[16];
+
+	CHECK(do_make(&c, PROTO_MKNOD, 2, "m", m = next_node++, S_IFREG | 0644) == 0);
+	for (int i = 0; i < 8; i++) {
+		snprintf(name, sizeof(name), "full%d", i);
+		CHECK(do_make(&c, PROTO_MKDIR, 2, name, next_node, 0755) == 0);
+		CHECK(do_lookup(&c, next_node, "none", next_node + 1, &attr) == ENOENT);
+		next_node += 2;
+	}
+	CHECK(do_make(&c, PROTO_MKDIR, 2, "far", far, 0755) == 0);
+	CHECK(do_make(&c, PROTO_MKNOD, far, "n", n = next_node++, S_IFREG | 0644) == 0);
+	hear();
+	CHECK(do_rename(&c, 2, "m", far, "m2", 0) == 0);
+	hear();
+	CHECK(has("attr %llu", m) && has("size %llu m2", far));
+	CHECK(do_getattr(&c, m, 0, &attr) == 0 && attr.cache == 0);
+	CHECK(do_lookup(&c, far, "m2", next_node++, &attr) == 0 && attr.cache == 0);
+	/* Back, and there again in exchange for another. */
+	CHECK(do_rename(&c, far, "m2", 2, "m", 0) == 0);
+	CHECK(do_getattr(&c, m, 0, &attr) == 0 && attr.cache == PROTO_CACHE_ALL);
+	hear();
+	CHECK(do_rename(&c, far, "n", 2, "m", PROTO_RENAME_EXCHANGE) == 0);
+	hear();
+	CHECK(has("attr %llu", m) && has("size %llu n", far));
+	CHECK(do_getattr(&c, n, 0, &attr) == 0 && attr.cache == PROTO_CACHE_ALL);
+}
+
+static void start(void)
 {
 	struct proto_attr attr;
 
-	if (!may_test())
-		return 77;
 	agent_start(&a, "1234:4321");
 	client_open(&c, &a, "watch");
 	c.uid = 1234;
 	c.gid = 4321;
+	told = 0;
 	put_file("dummy", "");
 	dummy = look("dummy", &attr);
+}
+
+int main(void)
+{
+	if (!may_test())
+		return 77;
+	start();
 	TEST(files_and_names);
 	TEST(own_operations_are_no_news);
 	TEST(bytes_that_may_be_kept);
@@ -409,6 +448,11 @@ int main(void)
 	TEST(nothing_is_lost_with_a_connection);
 	TEST(too_many_are_all);
 	TEST(groups_of_the_caller);
+	client_close(&c);
+	agent_clean(&a);
+	setenv("AGENT_WATCHES", "64", 1); /* of which one sandbox takes an eighth */
+	start();
+	TEST(moved_out_of_sight);
 	client_close(&c);
 	agent_clean(&a);
 	return check_done();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The agent as a server: frames in pieces, garbage, floods, peers that do not read. */
-#include "test_agent_client.h"
+#include "test_agent_files.h"
+#include "test_agent_jobs.h"
 
 #include <poll.h>
 
@@ -53,7 +54,7 @@ static bool is_cut(struct client *c)
 	struct pollfd p = {.fd = c->fd, .events = POLLIN};
 	char byte;
 
-	return poll(&p, 1, 3000) == 1 && read(c->fd, &byte, 1) <= 0;
+	return poll(&p, 1, 20000) == 1 && read(c->fd, &byte, 1) <= 0;
 }
 
 static void every_split(void)
@@ -316,12 +317,13 @@ static void too_many_waits(void)
 		size_t at = client_begin(&c, &b, PROTO_JOB_WAIT);
 
 		wire_u64(&b, job);
+		wire_u8(&b, 0);
 		client_send(&c, &b, at);
 	}
 	CHECK(is_cut(&c));
 	client_close(&c);
 	CHECK(do_job_kill(&d, job, SIGTERM) == 0);
-	CHECK(do_job(&d, PROTO_JOB_WAIT, job, &j) == 0 && j.exit_code == 143);
+	CHECK(do_job_wait(&d, job, false, &j) == 0 && j.exit_code == 143);
 	proto_job_fini(&j);
 	client_close(&d);
 }

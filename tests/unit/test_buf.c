@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static void starts_empty(void)
 {
@@ -47,6 +48,38 @@ static void cap_holds_and_error_sticks(void)
 	buf_fini(&b);
 	buf_init(&b, 10);
 	CHECK(buf_printf(&b, "%s", "01234567890") == -E2BIG && b.len == 0);
+	buf_fini(&b);
+}
+
+/* As much as a pipe holds at most. */
+static int read_back(struct buf *b, const char *text)
+{
+	int pipes[2], rc;
+	size_t n = strlen(text);
+
+	CHECK(pipe(pipes) == 0 && write(pipes[1], text, n) == (ssize_t)n);
+	close(pipes[1]);
+	rc = buf_read_fd(b, pipes[0]);
+	close(pipes[0]);
+	return rc;
+}
+
+static void reads_a_whole_file(void)
+{
+	struct buf b;
+
+	buf_init(&b, 6);
+	CHECK(read_back(&b, "") == 0 && b.len == 0);
+	CHECK_STR((char *)b.data, "");
+	CHECK(read_back(&b, "abc") == 0);
+	memset(b.data + 4, 'x', b.cap - 4); /* only the NUL ends it */
+	CHECK_STR((char *)b.data, "abc");
+	CHECK(read_back(&b, "def") == 0 && b.len == 6);
+	CHECK_STR((char *)b.data, "abcdef");
+	CHECK(read_back(&b, "g") == -E2BIG && b.error == -E2BIG && b.len == 6);
+	buf_wipe(&b);
+	CHECK(!b.data && b.max == 6 && !b.error);
+	CHECK(buf_read_fd(&b, -1) == -EBADF && !b.error);
 	buf_fini(&b);
 }
 
@@ -108,6 +141,7 @@ int main(void)
 	TEST(starts_empty);
 	TEST(appends_and_ends_in_nul);
 	TEST(cap_holds_and_error_sticks);
+	TEST(reads_a_whole_file);
 	TEST(consumes);
 	TEST(steals);
 	TEST(survives_no_memory);

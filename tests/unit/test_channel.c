@@ -20,10 +20,15 @@ static ssize_t pipe_read(struct stream *s, void *p, size_t n)
 	return r < 0 ? -errno : r;
 }
 
+static _Atomic bool stalled;
+
 static ssize_t pipe_write(struct stream *s, const void *p, size_t n)
 {
-	ssize_t r = send(s->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t r;
 
+	if (stalled)
+		return -EAGAIN;
+	r = send(s->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return r < 0 ? -errno : r;
 }
 
@@ -44,7 +49,8 @@ static struct {
 	struct channel *ch;
 	int fd;
 	sem_t answered, gone;
-	_Atomic int lost, downs;
+	_Atomic int lost, lost_unsent, owed, downs;
+	uint8_t owed_byte[8]; /* the first of each one's body */
 	bool broke;
 	struct err err;
 } t;
@@ -83,7 +89,16 @@ static void on_down(void *arg, bool broke, const struct err *err)
 static void on_lost(void *arg, struct call *c)
 {
 	t.lost++;
+	t.lost_unsent += !call_was_sent(c);
 	call_fini(c);
+}
+
+static void on_owed(void *arg, struct call *c)
+{
+	if (t.owed < 8)
+		t.owed_byte[t.owed] = c->frame.data[PROTO_HEAD];
+	t.owed++;
+	oneway_free(c);
 }
 
 static void on_gone(void *arg)
@@ -93,14 +108,15 @@ static void on_gone(void *arg)
 
 static void up(void)
 {
-	struct channel_events ev = {.down = on_down, .lost = on_lost, .gone = on_gone};
+	struct channel_events ev = {
+		.down = on_down, .lost = on_lost, .owed = on_owed, .gone = on_gone};
 	struct stream *s = calloc(1, sizeof(*s));
 	int fds[2];
 
 	CHECK(s && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
 	*s = (struct stream){fds[0], pipe_read, pipe_write, pipe_words, pipe_close};
 	t.fd = fds[1];
-	t.lost = t.downs = 0;
+	t.lost = t.lost_unsent = t.owed = t.downs = 0;
 	t.broke = false;
 	sem_init(&t.answered, 0, 0);
 	sem_init(&t.gone, 0, 0);
@@ -127,13 +143,18 @@ static void down(void)
 	close(t.fd);
 }
 
-static void ask(struct ask *a, uint16_t type)
+static int try_ask(struct ask *a, uint16_t type)
 {
 	memset(a, 0, sizeof(*a));
 	call_begin(&a->c, type, 1, 2);
 	wire_u64(&a->c.frame, 42);
 	a->c.done = ask_done;
-	channel_send(t.ch, &a->c);
+	return channel_send(t.ch, &a->c);
+}
+
+static void ask(struct ask *a, uint16_t type)
+{
+	CHECK(try_ask(a, type) == 0);
 }
 
 static void read_exactly(void *p, size_t n)
@@ -408,6 +429,68 @@ static void large_requests_arrive_whole(void)
 	down();
 }
 
+/* More bulk than the stream takes; what is asked afterwards comes before what has not begun. */
+static void bulk_waits_for_all_else(void)
+{
+	static struct ask bulk[16], small[2];
+	static uint8_t data[PROTO_PORT_DATA];
+	unsigned before = 0, seen = 0;
+	struct proto_head h;
+
+	up();
+	for (size_t i = 0; i < 16; i++) {
+		memset(&bulk[i], 0, sizeof(bulk[i]));
+		call_begin(&bulk[i].c, PROTO_PORT_WRITE, 0, 0);
+		wire_u64(&bulk[i].c.frame, i);
+		wire_bytes(&bulk[i].c.frame, data, sizeof(data));
+		bulk[i].c.done = ask_done;
+		bulk[i].c.bulk = true;
+		channel_send(t.ch, &bulk[i].c);
+	}
+	ask(&small[0], PROTO_PING);
+	ask(&small[1], PROTO_GETATTR);
+	for (int i = 0; i < 18; i++) {
+		h = next_request();
+		if (h.type == PROTO_PORT_WRITE)
+			before += seen < 2;
+		else
+			CHECK(h.type == (seen++ ? PROTO_GETATTR : PROTO_PING));
+		answer(h.type | PROTO_REPLY, 0, h.id, "");
+		wait_sem(&t.answered);
+	}
+	/* The one that had begun, and what the socket had taken. */
+	CHECK(seen == 2 && before < 8);
+	down();
+	CHECK(t.lost == 0 && t.downs == 0);
+}
+
+/* TLS may have begun with what it did not take: nothing may overtake it. */
+static void what_was_refused_is_offered_again(void)
+{
+	static struct ask bulk, small[2];
+	struct proto_head h;
+
+	up();
+	stalled = true;
+	memset(&bulk, 0, sizeof(bulk));
+	call_begin(&bulk.c, PROTO_PORT_WRITE, 0, 0);
+	bulk.c.done = ask_done;
+	bulk.c.bulk = true;
+	channel_send(t.ch, &bulk.c);
+	ask(&small[0], PROTO_PING);
+	stalled = false;
+	ask(&small[1], PROTO_GETATTR);
+	for (int i = 0; i < 3; i++) {
+		static const uint16_t want[] = {PROTO_PORT_WRITE, PROTO_PING, PROTO_GETATTR};
+
+		h = next_request();
+		CHECK(h.type == want[i]);
+		answer(h.type | PROTO_REPLY, 0, h.id, "");
+		wait_sem(&t.answered);
+	}
+	down();
+}
+
 static void an_end_in_a_frame_loses_the_call(void)
 {
 	struct ask a;
@@ -420,8 +503,102 @@ static void an_end_in_a_frame_loses_the_call(void)
 	wait_sem(&t.gone);
 	CHECK(t.lost == 1 && t.downs == 1 && !t.broke);
 	CHECK(strstr(t.err.msg, "words from the far end"));
+	/* Nobody would tell of another one: it stays the caller's. */
+	CHECK(try_ask(&a, PROTO_PING) == -EPIPE && t.lost == 1);
+	call_fini(&a.c);
+	sem_post(&t.gone);
+	down();
+}
+
+/* Whoever has them again can tell what the agent may have done from what it cannot have got. */
+static void what_was_not_sent_is_known(void)
+{
+	static uint8_t data[1 << 20];
+	struct ask a, large, b;
+
+	up();
 	ask(&a, PROTO_PING);
-	CHECK(t.lost == 2); /* at once */
+	next_request();
+	memset(&large, 0, sizeof(large));
+	call_begin(&large.c, PROTO_WRITE, 1, 2);
+	wire_bytes(&large.c.frame, data, sizeof(data));
+	large.c.done = ask_done;
+	CHECK(channel_send(t.ch, &large.c) == 0);
+	CHECK(large.c.sent && large.c.sent < large.c.frame.len); /* more than a socket takes */
+	ask(&b, PROTO_PING);
+	shutdown(t.fd, SHUT_RDWR);
+	wait_sem(&t.gone);
+	CHECK(t.lost == 3 && t.lost_unsent == 2);
+	CHECK(try_ask(&a, PROTO_PING) == -EPIPE && !call_was_sent(&a.c));
+	call_fini(&a.c);
+	sem_post(&t.gone);
+	down();
+}
+
+static int give_close(uint64_t fh)
+{
+	struct call *c;
+	struct buf b;
+	int r;
+
+	buf_init(&b, PROTO_HEAD + 8);
+	proto_begin(&b, PROTO_CLOSE, 0, 0, 0, 0);
+	wire_u64(&b, fh);
+	c = oneway_new(&b);
+	CHECK(c);
+	r = channel_give(t.ch, c);
+	if (r < 0)
+		oneway_free(c);
+	buf_fini(&b);
+	return r;
+}
+
+/* A one-way frame has come when a request is answered that was sent after it; the others are
+ * handed back when the connection ends. */
+static void what_was_given_is_owed_until_it_has_come(void)
+{
+	struct proto_head before, after;
+	struct ask a, b, c;
+
+	up();
+	ask(&a, PROTO_PING);
+	before = next_request();
+	CHECK(give_close(1) == 0 && next_request().type == PROTO_CLOSE);
+	ask(&b, PROTO_PING);
+	after = next_request();
+	CHECK(give_close(2) == 0 && next_request().type == PROTO_CLOSE);
+	answer(PROTO_PING | PROTO_REPLY, 0, after.id, "");
+	wait_sem(&t.answered);
+	CHECK(give_close(3) == 0 && next_request().type == PROTO_CLOSE);
+	answer(PROTO_PING | PROTO_REPLY, 0, before.id, ""); /* says nothing of 2 and 3 */
+	wait_sem(&t.answered);
+	stalled = true;
+	ask(&c, PROTO_PING);
+	CHECK(give_close(4) == 0); /* not even sent */
+	channel_cancel(t.ch, &c.c);
+	shutdown(t.fd, SHUT_RDWR);
+	wait_sem(&t.gone);
+	stalled = false;
+	CHECK(t.owed == 3 && t.lost == 1);
+	CHECK(t.owed_byte[0] == 2 && t.owed_byte[1] == 3 && t.owed_byte[2] == 4);
+	CHECK(give_close(5) == -EPIPE);
+	sem_post(&t.gone);
+	down();
+}
+
+/* An agent that answers nothing for long costs bounded memory. */
+static void not_all_is_owed(void)
+{
+	enum { MANY = 20000 };
+
+	up();
+	for (int i = 0; i < MANY; i++) {
+		CHECK(give_close(1) == 0);
+		next_request();
+	}
+	shutdown(t.fd, SHUT_RDWR);
+	wait_sem(&t.gone);
+	CHECK(t.owed > 100 && t.owed < MANY / 2);
 	sem_post(&t.gone);
 	down();
 }
@@ -480,7 +657,12 @@ int main(void)
 	TEST(a_malformed_body_ends_the_connection);
 	TEST(an_answer_before_the_question_ends_the_connection);
 	TEST(large_requests_arrive_whole);
+	TEST(bulk_waits_for_all_else);
+	TEST(what_was_refused_is_offered_again);
 	TEST(an_end_in_a_frame_loses_the_call);
+	TEST(what_was_not_sent_is_known);
+	TEST(what_was_given_is_owed_until_it_has_come);
+	TEST(not_all_is_owed);
 	TEST(cancel_names_the_request);
 	TEST(many_threads_may_send);
 	return check_done();

@@ -3,6 +3,7 @@
 #include "docker/box.h"
 #include "docker/http.h"
 #include "docker/images.h"
+#include "docker/log_time.h"
 #include "docker/objects.h"
 #include "docker/sha256.h"
 #include "docker/tar.h"
@@ -77,6 +78,30 @@ static void times(void)
 	CHECK(box_time("2026-11-16T04:40:01") == -1 && box_time("2026-11-16T04:40:01Zx") == -1);
 }
 
+static void times_of_a_log(void)
+{
+	static const char text[] = "2026-11-16T05:40:01+01:00 one\n"
+				   "2026-11-16T03:10:01.5-01:30 two  \n"
+				   "2026-11-16T04:40:01Z three\n"
+				   "no time at all\n\n2026-11-16T04:40:01 \n"
+				   "2026-11-16T05:40:01+01:00 no end";
+	struct buf in, out;
+
+	buf_init(&in, sizeof(text));
+	buf_init(&out, 2 * sizeof(text));
+	buf_puts(&in, text);
+	log_time_utc(&in, &out);
+	buf_append(&out, "", 1);
+	CHECK(!out.error);
+	CHECK(!strcmp((char *)out.data, "2026-11-16T04:40:01Z one\n"
+					"2026-11-16T04:40:01.5Z two  \n"
+					"2026-11-16T04:40:01Z three\n"
+					"no time at all\n\n2026-11-16T04:40:01 \n"
+					"2026-11-16T04:40:01Z no end"));
+	buf_fini(&in);
+	buf_fini(&out);
+}
+
 static const char inspect[] =
 	"{\"Id\":\"" ID "\",\"Name\":\"/sandboxfs-ns-de__mo_s\",\"Image\":\"sha256:ab\","
 	"\"Created\":\"2026-11-16T04:40:01.1Z\",\"State\":{\"Status\":\"exited\",\"ExitCode\":137,"
@@ -100,6 +125,45 @@ static void a_container_inspected(void)
 	CHECK(b.exit_code == 137 && b.oom && b.detailed && b.created == 1794804001);
 	engine_box_fini(&b);
 	CHECK(box_from_inspect(j, "other", &b, NULL) == -ENOENT);
+	cJSON_Delete(j);
+}
+
+static void ports_and_limits(void)
+{
+	cJSON *j = cJSON_Parse(inspect), *host, *ports;
+	struct engine_box b, copy;
+
+	host = cJSON_AddObjectToObject(j, "HostConfig");
+	CHECK(box_from_inspect(j, "ns", &b, NULL) == 0);
+	CHECK(!b.n_ports && !b.limits.memory && !b.limits.pids && !b.limits.cpu_quota_us);
+	engine_box_fini(&b);
+
+	cJSON_AddNumberToObject(host, "Memory", 1024);
+	cJSON_AddNumberToObject(host, "MemorySwap", 1024);
+	cJSON_AddNumberToObject(host, "NanoCpus", 1500000000);
+	cJSON_AddNumberToObject(host, "PidsLimit", 7);
+	ports = cJSON_Parse(
+		"{\"Ports\":{\"80/tcp\":[{\"HostIp\":\"0.0.0.0\",\"HostPort\":\"4000\"},"
+		"{\"HostIp\":\"127.0.0.1\",\"HostPort\":\"4001\"}],\"53/udp\":[{\"HostIp\":"
+		"\"127.0.0.1\",\"HostPort\":\"4002\"}],\"81/tcp\":null,\"82/tcp\":[{\"HostIp\":"
+		"\"::1\",\"HostPort\":\"4003\"}],\"83/tcp\":[{\"HostIp\":\"a b\",\"HostPort\":"
+		"\"1\"},{\"HostIp\":\"\",\"HostPort\":\"70000\"},7],\"0/tcp\":[{}],\"x\":[]}}");
+	cJSON_AddItemToObject(j, "NetworkSettings", ports);
+	CHECK(box_from_inspect(j, "ns", &b, NULL) == 0);
+	CHECK(b.limits.memory == 1024 && b.limits.pids == 7);
+	CHECK(b.limits.cpu_quota_us == 150000 && b.limits.cpu_period_us == 100000);
+	CHECK(engine_box_copy(&copy, &b) == 0);
+	engine_box_fini(&b);
+	CHECK(copy.n_ports == 2 && copy.ports[0].port == 80 && copy.ports[1].port == 82);
+	CHECK_STR(copy.ports[0].address, "127.0.0.1:4001");
+	CHECK_STR(copy.ports[1].address, "[::1]:4003");
+	engine_box_fini(&copy);
+
+	/* More swap than memory: how "max" is written. */
+	cJSON_ReplaceItemInObject(host, "MemorySwap", cJSON_CreateNumber(1125899906842624.0));
+	cJSON_ReplaceItemInObject(host, "PidsLimit", cJSON_CreateNumber(-1));
+	CHECK(box_from_inspect(j, "ns", &b, NULL) == 0 && !b.limits.memory && !b.limits.pids);
+	engine_box_fini(&b);
 	cJSON_Delete(j);
 }
 
@@ -140,9 +204,18 @@ static void a_container_listed(void)
 	CHECK(box_from_list(j, "ns", &b, NULL) == 0);
 	CHECK_STR(b.name, "");
 	CHECK(b.mark == ENGINE_MARK_REMOVING && b.state == ENGINE_GONE && b.created == 5);
-	CHECK(!b.detailed);
+	CHECK(!b.detailed && !b.n_ports);
+	engine_box_fini(&b);
+	cJSON_AddItemToObject(j, "Ports",
+		cJSON_Parse("[{\"IP\":\"127.0.0.1\",\"PrivatePort\":80,\"PublicPort\":4001,"
+			    "\"Type\":\"tcp\"},{\"PrivatePort\":81,\"Type\":\"tcp\"},7]"));
+	CHECK(box_from_list(j, "ns", &b, NULL) == 0 && b.n_ports == 1);
+	CHECK_STR(b.ports[0].address, "127.0.0.1:4001");
 	engine_box_fini(&b);
 	cJSON_ReplaceItemInObject(j, "State", cJSON_CreateString("melted"));
+	CHECK(box_from_list(j, "ns", &b, NULL) == 0 && b.state == ENGINE_EXITED);
+	engine_box_fini(&b);
+	cJSON_DeleteItemFromObject(j, "State");
 	CHECK(box_from_list(j, "ns", &b, NULL) == -EPROTO);
 	cJSON_Delete(j);
 }
@@ -216,6 +289,7 @@ static void words_of_failures(void)
 	CHECK(status(200, "", NULL) == 0 && status(304, "", NULL) == 0);
 	CHECK(status(404, "{\"message\":\"No such\\nimage\"}", "No such image") == -ENOENT);
 	CHECK(status(409, "{\"message\":\"m\"}", "m") == -EBUSY);
+	CHECK(status(500, "{\"message\":\"a: No space left on device\"}", NULL) == -ENOSPC);
 	CHECK(status(400, "{\"message\":7}", NULL) == -EINVAL);
 	CHECK(status(500, "oh", "the engine answered with status 500: oh") == -EIO);
 	CHECK(status(301, "", "the engine answered with status 301") == -EPROTO);
@@ -238,8 +312,10 @@ int main(void)
 	TEST(objects_that_are_none);
 	TEST(objects_have_a_cap);
 	TEST(times);
+	TEST(times_of_a_log);
 	TEST(a_container_inspected);
 	TEST(a_container_listed);
+	TEST(ports_and_limits);
 	TEST(lies);
 	TEST(hashes);
 	TEST(archives);

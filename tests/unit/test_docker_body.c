@@ -27,7 +27,7 @@ static char *printed(const struct spec *spec)
 	cJSON *body = NULL;
 	char *text;
 
-	CHECK(body_create(spec, "u:g", "sandboxfs-agent-1", &body, NULL) == 0);
+	CHECK(body_create(spec, "u:g", "sandboxfs-agent-1", "m1", &body, NULL) == 0);
 	text = cJSON_PrintUnformatted(body);
 	cJSON_Delete(body);
 	return text;
@@ -51,8 +51,9 @@ static void the_plain_one(void)
 			 "\"Cmd\":[]"));
 	CHECK(has(&spec, "\"User\":\"0\""));
 	CHECK(has(&spec, "\"NetworkMode\":\"none\""));
-	CHECK(has(&spec, "\"CapAdd\":[\"CHOWN\",\"DAC_OVERRIDE\",\"FOWNER\",\"FSETID\",\"SETUID\","
-			 "\"SETGID\",\"KILL\"],\"CapDrop\":[\"ALL\"]"));
+	CHECK(has(&spec,
+		"\"CapAdd\":[\"CHOWN\",\"DAC_OVERRIDE\",\"FOWNER\",\"FSETID\",\"KILL\","
+		"\"SETGID\",\"SETUID\",\"SYS_CHROOT\",\"SETFCAP\"],\"CapDrop\":[\"ALL\"]"));
 	CHECK(has(&spec, "\"SecurityOpt\":[\"no-new-privileges\"]"));
 	CHECK(has(&spec, "\"Mounts\":[{\"Type\":\"volume\",\"Source\":\"sandboxfs-agent-1\","
 			 "\"Target\":\"/.sandboxfs/bin\",\"ReadOnly\":true,\"VolumeOptions\":"
@@ -88,10 +89,11 @@ static void capabilities(void)
 
 	spec.cap_add = add;
 	spec.cap_drop = drop;
-	CHECK(has(&spec, "\"CapAdd\":[\"DAC_OVERRIDE\",\"FOWNER\",\"FSETID\",\"SETUID\",\"SETGID\","
-			 "\"NET_RAW\",\"KILL\"],\"CapDrop\":[\"ALL\"]"));
+	CHECK(has(&spec,
+		"\"CapAdd\":[\"DAC_OVERRIDE\",\"FOWNER\",\"FSETID\",\"KILL\",\"SETGID\","
+		"\"SETUID\",\"NET_RAW\",\"SYS_CHROOT\",\"SETFCAP\"],\"CapDrop\":[\"ALL\"]"));
 	spec.cap_drop = all;
-	CHECK(has(&spec, "\"CapAdd\":[\"NET_RAW\",\"SYS_PTRACE\",\"KILL\"],\"CapDrop\":[\"ALL\"]"));
+	CHECK(has(&spec, "\"CapAdd\":[\"KILL\",\"NET_RAW\",\"SYS_PTRACE\"],\"CapDrop\":[\"ALL\"]"));
 	spec.cap_add = all;
 	spec.cap_drop = drop;
 	CHECK(has(&spec, "\"CapAdd\":[\"ALL\"],\"CapDrop\":[\"CHOWN\",\"SYS_PTRACE\"]"));
@@ -123,7 +125,7 @@ static void refused(struct spec *spec)
 	cJSON *body = NULL;
 	struct err err = {0};
 
-	CHECK(body_create(spec, "0", "sandboxfs-agent-1", &body, &err) == -EINVAL);
+	CHECK(body_create(spec, "0", "sandboxfs-agent-1", "m1", &body, &err) == -EINVAL);
 	CHECK(!body && err.msg[0]);
 }
 
@@ -167,6 +169,89 @@ static void our_own_is_out_of_reach(void)
 	refused(&spec);
 }
 
+static void what_is_mounted(void)
+{
+	struct spec spec = plain();
+	char *opts[] = {S("type=tmpfs"), S("o=size=1m"), NULL}, *labels[] = {S("a=b=c"), NULL};
+	struct spec_volume v[] = {{.source = S("data"),
+					  .target = S("/d"),
+					  .ours = true,
+					  .driver_opts = opts,
+					  .labels = labels},
+		{.type = SPEC_BIND,
+			.source = S("/srv"),
+			.target = S("/s"),
+			.read_only = true,
+			.propagation = S("rslave")},
+		{.type = SPEC_TMPFS, .target = S("/t"), .tmpfs_size = 4096, .tmpfs_mode = 0700},
+		{.source = S("kept"), .target = S("/k"), .subpath = S("p"), .nocopy = true}};
+
+	spec.volumes = v;
+	spec.n_volumes = 4;
+	CHECK(has(&spec, "{\"Type\":\"volume\",\"Target\":\"/d\",\"ReadOnly\":false,"
+			 "\"VolumeOptions\":{\"Labels\":{\"a\":\"b=c\",\"sandboxfs.volume\":"
+			 "\"data\"},\"DriverConfig\":{\"Name\":\"local\",\"Options\":"
+			 "{\"type\":\"tmpfs\",\"o\":\"size=1m\"}}}}"));
+	CHECK(has(&spec, "{\"Type\":\"bind\",\"Source\":\"/srv\",\"Target\":\"/s\","
+			 "\"ReadOnly\":true,\"BindOptions\":{\"Propagation\":\"rslave\"}}"));
+	CHECK(has(&spec, "{\"Type\":\"tmpfs\",\"Target\":\"/t\",\"ReadOnly\":false,"
+			 "\"TmpfsOptions\":{\"SizeBytes\":4096,\"Mode\":448}}"));
+	CHECK(has(&spec, "\"Source\":\"kept\",\"Target\":\"/k\",\"ReadOnly\":false,"
+			 "\"VolumeOptions\":{\"NoCopy\":true,\"Subpath\":\"p\"}}"));
+}
+
+static void published_ports(void)
+{
+	struct spec spec = plain();
+	struct spec_port ports[] = {{.target = 80, .protocol = "tcp"},
+		{.target = 80,
+			.published = 8080,
+			.published_last = 8080,
+			.host_ip = S("0.0.0.0"),
+			.protocol = "tcp"},
+		{.target = 53, .published = 5000, .published_last = 5009, .protocol = "udp"}};
+
+	CHECK(!has(&spec, "ExposedPorts"));
+	spec.ports = ports;
+	spec.n_ports = 3;
+	CHECK(has(&spec, "\"ExposedPorts\":{\"80/tcp\":{},\"53/udp\":{}}"));
+	CHECK(has(&spec,
+		"\"PortBindings\":{\"80/tcp\":[{\"HostIp\":\"127.0.0.1\",\"HostPort\":\"\"},"
+		"{\"HostIp\":\"0.0.0.0\",\"HostPort\":\"8080\"}],\"53/udp\":["
+		"{\"HostIp\":\"127.0.0.1\",\"HostPort\":\"5000-5009\"}]}"));
+}
+
+static void devices_and_rights(void)
+{
+	struct spec spec = plain();
+	struct spec_device devices[] = {{.source = S("/dev/a"), .target = S("/dev/b")},
+		{.source = S("v/c=1")}, {.source = S("v/c=2")}};
+	struct spec_gpu gpu = {.count = -1};
+	struct spec_ulimit limit = {.name = S("core"), .soft = 0, .hard = -1};
+	char *security[] = {S("no-new-privileges=false"), S("systempaths=unconfined"), NULL};
+	char *groups[] = {S("audio"), S("44"), NULL};
+
+	spec.devices = devices;
+	spec.n_devices = 3;
+	spec.gpus = &gpu;
+	spec.n_gpus = 1;
+	spec.ulimits = &limit;
+	spec.n_ulimits = 1;
+	spec.security_opt = security;
+	spec.group_add = groups;
+	spec.runtime = S("runsc");
+	CHECK(has(&spec, "\"Devices\":[{\"PathOnHost\":\"/dev/a\",\"PathInContainer\":\"/dev/b\","
+			 "\"CgroupPermissions\":\"rwm\"}],\"DeviceRequests\":[{\"Driver\":\"cdi\","
+			 "\"DeviceIDs\":[\"v/c=1\",\"v/c=2\"]},{\"Count\":-1,\"Capabilities\":"
+			 "[[\"gpu\"]],\"Options\":{}}]"));
+	CHECK(has(&spec, "\"Ulimits\":[{\"Name\":\"core\",\"Soft\":0,\"Hard\":-1}]"));
+	CHECK(has(&spec, "\"SecurityOpt\":[\"no-new-privileges=false\"]"));
+	CHECK(has(&spec, "\"MaskedPaths\":[],\"ReadonlyPaths\":[]"));
+	CHECK(has(&spec, "\"GroupAdd\":[\"audio\",\"44\"]") &&
+		has(&spec, "\"--groups\",\"audio,44\"]"));
+	CHECK(has(&spec, "\"Runtime\":\"runsc\""));
+}
+
 int main(void)
 {
 	TEST(the_plain_one);
@@ -174,5 +259,8 @@ int main(void)
 	TEST(capabilities);
 	TEST(read_only_root);
 	TEST(our_own_is_out_of_reach);
+	TEST(what_is_mounted);
+	TEST(published_ports);
+	TEST(devices_and_rights);
 	return check_done();
 }

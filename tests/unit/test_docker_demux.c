@@ -46,6 +46,23 @@ static void whole_at_every_split(void)
 	}
 }
 
+static void both_at_every_split(void)
+{
+	for (size_t a = 0; a <= RAW; a++) {
+		struct demux d;
+		char out[RAW + 1];
+		size_t n;
+
+		demux_init(&d);
+		d.both = true;
+		n = feed(&d, 0, a, out);
+		n += feed(&d, a, RAW - a, out + n);
+		out[n] = 0;
+		CHECK_STR(out, "hellooops world");
+		CHECK_STR(d.words, "!");
+	}
+}
+
 static void whole_byte_by_byte(void)
 {
 	struct demux d;
@@ -118,6 +135,7 @@ static void a_flood_is_cut_off(void)
 int main(void)
 {
 	TEST(whole_at_every_split);
+	TEST(both_at_every_split);
 	TEST(whole_byte_by_byte);
 	TEST(refuses_what_is_no_stream);
 	TEST(words_have_a_cap);

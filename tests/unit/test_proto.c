@@ -159,6 +159,8 @@ static void sample_job(union any *a)
 		.hole_from = {50, 0, 5},
 		.hole_to = {60, 0, INT64_MAX},
 		.command_size = 13,
+		.stdin_size = 14,
+		.name = strdup("build"),
 		.command = strdup("make test"),
 		.words = strdup("")};
 }
@@ -288,9 +290,11 @@ static void no_memory_leaks_nothing(void)
 
 static void job_values_are_checked(void)
 {
-	struct proto_job good = {
-		.result = PROTO_RESULT_SUCCESS, .command = strdup(""), .words = strdup("")};
-	struct proto_job bad[] = {good, good, good, good, good, good, good};
+	struct proto_job good = {.result = PROTO_RESULT_SUCCESS,
+		.name = strdup("1"),
+		.command = strdup(""),
+		.words = strdup("")};
+	struct proto_job bad[] = {good, good, good, good, good, good, good, good, good};
 	struct buf b;
 
 	bad[0].exit_code = 9999;
@@ -300,12 +304,15 @@ static void job_values_are_checked(void)
 	bad[4].hole_to[1] = 1; /* beyond the size */
 	bad[5].size[2] = 9, bad[5].hole_from[2] = 5, bad[5].hole_to[2] = 4;
 	bad[6].command_size = UINT64_MAX;
+	bad[7].stdin_size = UINT64_MAX;
+	bad[8].name = (char[]){".."};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		buf_init(&b, 10000);
 		proto_put_job(&b, &bad[i]);
 		CHECK(b.error == 0 && !accepts(&codecs[N_CODECS - 1], b.data, b.len));
 		buf_fini(&b);
 	}
+	free(good.name);
 	free(good.command);
 	free(good.words);
 }

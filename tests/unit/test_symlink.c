@@ -6,10 +6,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static const struct link_place top = {TREE_WORKSPACE, 0, "/workspace", "demo"};
-static const struct link_place deep = {TREE_WORKSPACE, 2, "/workspace/a/b", "demo"};
-static const struct link_place root = {TREE_ROOTFS, 0, "", "demo"};
-static const struct link_place etc = {TREE_ROOTFS, 1, "/etc", "py@x"};
+static const struct link_place top = {TREE_WORKSPACE, 0, 0, true, "/workspace", "demo"};
+static const struct link_place deep = {TREE_WORKSPACE, 2, 2, true, "/workspace/a/b", "demo"};
+static const struct link_place root = {TREE_ROOTFS, 0, 0, true, "", "demo"};
+static const struct link_place etc = {TREE_ROOTFS, 1, 1, true, "/etc", "py@x"};
 
 static void shows(const struct link_place *at, const char *text, const char *want)
 {
@@ -71,6 +71,23 @@ static void up_after_a_name_is_refused(void)
 	refuses(&top, "a/./../b", EPERM);
 }
 
+/* A directory that is being moved from depth 1 to 3: what is right at both passes. */
+static void only_what_is_right_everywhere_passes_on_the_way(void)
+{
+	static const struct link_place going = {
+		TREE_WORKSPACE, 3, 1, false, "/workspace/a/b/d", "demo"};
+	static const struct link_place lost = {TREE_WORKSPACE, 0, 0, false, "/workspace", "demo"};
+
+	shows(&going, "f", "f");
+	shows(&going, "../f", "../f");
+	refuses(&going, "../../f", ESTALE);
+	refuses(&going, "../../../../f", ESTALE);
+	refuses(&going, "/etc/passwd", ESTALE);
+	shows(&lost, "a/f", "a/f");
+	refuses(&lost, "../f", ESTALE);
+	refuses(&lost, "/etc/passwd", ESTALE);
+}
+
 static void too_long_is_refused(void)
 {
 	char text[4200];
@@ -91,7 +108,7 @@ static void a_place_that_lies_leads_nowhere(void)
 
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(*dirs); i++)
 		for (size_t k = 0; k < sizeof(texts) / sizeof(*texts); k++) {
-			struct link_place at = {TREE_WORKSPACE, 0, dirs[i], "demo"};
+			struct link_place at = {TREE_WORKSPACE, 0, 0, true, dirs[i], "demo"};
 			char *out = NULL;
 
 			if (symlink_show(&at, texts[k], &out) == 0 && !safe_link(&at, out)) {
@@ -129,6 +146,7 @@ int main(void)
 	TEST(absolute_is_under_rootfs);
 	TEST(climbing_is_under_rootfs);
 	TEST(up_after_a_name_is_refused);
+	TEST(only_what_is_right_everywhere_passes_on_the_way);
 	TEST(too_long_is_refused);
 	TEST(a_place_that_lies_leads_nowhere);
 	TEST(what_was_shown_is_stored_as_it_was);

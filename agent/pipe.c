@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* Makes pipes for output.c, which says why they are as they are. Any thread; owns nothing. */
+#include "agent/pipe.h"
+
+#include "common/cleanup.h"
+#include "common/log.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+int pipe_fifo(int dir_fd, size_t page, int *in)
+{
+	cleanup_close int from = -1, to = -1;
+	int ret = 0;
+
+	unlinkat(dir_fd, "fifo", 0);
+	/* 0666: programs open /dev/stdout anew; only those who have it can. */
+	if (mkfifoat(dir_fd, "fifo", 0666) < 0)
+		return -errno;
+	from = openat(dir_fd, "fifo", O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	/* Never blocking, whoever has put another there meanwhile; F_SETFL takes it back. */
+	if (from >= 0)
+		to = openat(dir_fd, "fifo", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	if (to < 0 || fcntl(to, F_SETFL, O_DIRECT) < 0 || fcntl(from, F_SETPIPE_SZ, page) < 0)
+		ret = -errno;
+	unlinkat(dir_fd, "fifo", 0);
+	if (ret)
+		return ret;
+	*in = steal_fd(&from);
+	return steal_fd(&to);
+}
+
+int pipe_plain(int *in)
+{
+	int fd[2];
+
+	if (pipe2(fd, O_CLOEXEC) < 0)
+		return -errno;
+	if (fcntl(fd[0], F_SETFL, O_NONBLOCK) < 0 || fchmod(fd[1], 0666) < 0)
+		log_warn("pipe: %s", strerror(errno));
+	*in = fd[0];
+	return fd[1];
+}
+
+size_t pipe_waiting(int fd)
+{
+	int n = 0;
+
+	if (fd < 0 || ioctl(fd, FIONREAD, &n) < 0)
+		return 0;
+	return (size_t)n;
+}
