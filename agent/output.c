@@ -12,8 +12,9 @@
  *  - a write longer than a page is several packets and one event, at its end. A full page without
  * an event is therefore taken after a moment in which its event could have come ("early"); events
  *    that find no packet are left-overs of such writes and mean nothing;
- *  - some calls give no event (splice on older kernels): what lies in a pipe for some milliseconds
- * is taken without.
+ *  - some calls give no event (splice on older kernels), and some events are lost when writers make
+ * them faster than they are read: what lies in a pipe for some milliseconds is taken without,
+ *    however busy the other pipes are.
  *
  * Without inotify (a limit of 128 instances a user) ordinary pipes have to do, read at once.
  */
@@ -129,6 +130,7 @@ static size_t take(struct pipe_end *e)
 	n = read(e->fd, data, sizeof(data));
 	if (n > 0) {
 		e->used = true;
+		e->since_ns = 0; /* what comes next has lain there for no time yet */
 		store_append(&e->o->store, e->stream, data, (size_t)n);
 		tell_growth(e->o, (size_t)n);
 	} else if (n == 0 || errno != EAGAIN) {
@@ -192,19 +194,19 @@ static bool told_within(int64_t ns)
 	return false;
 }
 
-/* What lies in e without an event: a page of a long write, or something silent? */
-static bool take_untold(struct pipe_end *e, const struct pipe_end *other)
+/* What lies in e without an event: a page of a long write, or something silent? `busy`: there were
+ * events of others; then only the latter. */
+static bool take_untold(struct pipe_end *e, const struct pipe_end *other, bool busy)
 {
-	if (!e->seen || e->fd < 0)
+	if (!e->since_ns || e->fd < 0)
 		return false;
 	if (e->wd >= 0 && clock_ns() - e->since_ns < SILENT_NS) {
-		if (e->seen < page)
+		if (busy || e->seen < page)
 			return false; /* its event comes */
 		if (other->used && told_within(e->early ? WAIT_NEXT_NS : WAIT_FIRST_NS))
 			return true;
 	}
 	e->early = true;
-	e->since_ns = 0;
 	return take(e) > 0;
 }
 
@@ -222,18 +224,18 @@ static void look(struct pipe_end *e)
  * belongs to a write that is not over, and so is the latest of its process. */
 static bool pump(void)
 {
-	bool took;
+	bool took, busy;
 	struct output *o;
 
 	for (o = active; o; o = o->next_active)
 		for (int i = 0; i < 2; i++)
 			look(&o->end[i]);
-	took = take_all_told(false);
-	if (took || atomic_load(&has_orders))
+	took = busy = take_all_told(false);
+	if (atomic_load(&has_orders))
 		return took;
 	for (o = active; o; o = o->next_active)
 		for (int i = 0; i < 2; i++)
-			if (take_untold(&o->end[i], &o->end[!i]))
+			if (take_untold(&o->end[i], &o->end[!i], busy))
 				took = true;
 	return took;
 }

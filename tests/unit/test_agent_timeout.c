@@ -375,6 +375,36 @@ static void many_small_writes(void)
 		CHECK(do_u64(&c, PROTO_JOB_DROP, jobs[i]) == 0);
 }
 
+/* Nor does it keep another's output from being seen whose event was lost among so many. */
+static void events_that_are_lost(void)
+{
+	uint64_t noise[2], job;
+	char text[512], path[128];
+
+	for (int i = 0; i < 2; i++) {
+		noise[i] = start_named(&c, i ? "noise-1" : "noise-0", ourselves("noisy"), NULL);
+		CHECK(await_text(&c, noise[i], PROTO_STREAM_STDOUT, "up"));
+	}
+	snprintf(path, sizeof(path), "%s/printed", a.dir);
+	/* It prints while the agent reads nothing, and the queue of events has long been full. */
+	snprintf(text, sizeof(text),
+		"echo up; until grep -q 'State:.T' /proc/%d/status; do :; done; sleep 1; echo "
+		"late; "
+		": >%s",
+		a.pid, path);
+	job = start_named(&c, "late", text, NULL);
+	CHECK(await_text(&c, job, PROTO_STREAM_STDOUT, "up"));
+	kill(a.pid, SIGSTOP);
+	for (int i = 0; i < 2000 && access(path, F_OK) < 0; i++)
+		usleep(10000);
+	kill(a.pid, SIGCONT);
+	CHECK(access(path, F_OK) == 0);
+	CHECK(await_text(&c, job, PROTO_STREAM_STDOUT, "late"));
+	CHECK(do_u64(&c, PROTO_JOB_DROP, job) == 0);
+	for (int i = 0; i < 2; i++)
+		CHECK(do_u64(&c, PROTO_JOB_DROP, noise[i]) == 0);
+}
+
 /* The kernel's count of what the jobs' files really take, in bytes. */
 static uint64_t disk_use(void)
 {
@@ -469,6 +499,7 @@ int main(int argc, char **argv)
 	TEST(signals);
 	TEST(many_at_once);
 	TEST(many_small_writes);
+	TEST(events_that_are_lost);
 	TEST(endless_output);
 	client_close(&c);
 	agent_clean(&a);
