@@ -132,6 +132,14 @@ bool job_lives(const struct job *j)
 	return j->supervisor || (j->orphaned && job_signal(j, 0, &unused) > 0);
 }
 
+bool job_may_live(const struct job *j)
+{
+	struct tree t = {j->supervisor, j->pid, roster_may_be_stray, j};
+	int unused;
+
+	return j->supervisor || (j->orphaned && j->pid && tree_signal(&t, 0, &unused) > 0);
+}
+
 int job_kill(struct job *j)
 {
 	int refused;

@@ -74,6 +74,7 @@ void job_name(const struct job *j, char name[PROTO_NAME_MAX + 1]);
 /* Signals what is left of its tree: how many processes, and how many of them refuse it. */
 int job_signal(const struct job *j, int sig, int *refused);
 bool job_lives(const struct job *j);
+bool job_may_live(const struct job *j); /* or what may be of it, or of another, does */
 /* SIGKILL until nothing is left; how many refuse it. */
 int job_kill(struct job *j);
 /* Ends and forgets it, at once or as soon as nothing of it is left. */

@@ -292,9 +292,10 @@ void roster_reaped(pid_t pid, int status, const struct rusage *ru)
 		if (job_reaped(j, pid, status, ru))
 			break;
 	}
-	/* When all of an orphaned session has gone, its number may become somebody else's. */
+	/* When all of an orphaned session has gone, its number may become somebody else's. Not
+	 * while there is what may be its: that would seem to be another's then. */
 	for (j = jobs; j; j = j->next)
-		if (j->orphaned && job_has_ended(j) && !job_lives(j))
+		if (j->orphaned && job_has_ended(j) && !job_may_live(j))
 			j->orphaned = false;
 }
 
@@ -330,7 +331,15 @@ static bool is_orphaned(const struct job *j)
 /* All that is left of where it came from is that it cannot be older than its job. */
 bool roster_is_stray(const void *job, pid_t pid, pid_t sid, uint64_t start)
 {
-	bool own = false, others = false;
+	for (const struct job *j = jobs; j; j = j->next)
+		if (j != job && start >= j->began && is_orphaned(j))
+			return false;
+	return roster_may_be_stray(job, pid, sid, start);
+}
+
+bool roster_may_be_stray(const void *job, pid_t pid, pid_t sid, uint64_t start)
+{
+	bool own = false;
 
 	for (const struct job *j = jobs; j; j = j->next) {
 		if (pid == j->supervisor)
@@ -341,10 +350,8 @@ bool roster_is_stray(const void *job, pid_t pid, pid_t sid, uint64_t start)
 			own = true;
 		else if (sid == j->pid)
 			return false;
-		else
-			others = true;
 	}
-	return own && !others;
+	return own;
 }
 
 bool roster_signal_all(int sig)

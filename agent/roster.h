@@ -48,6 +48,8 @@ bool roster_supervises(pid_t pid); /* is it some job's supervisor? */
 /* For a struct tree of an orphaned job: is a child of ours one that has left its session? Where it
  * can be another orphaned job's just as well, it is nobody's. */
 bool roster_is_stray(const void *job, pid_t pid, pid_t sid, uint64_t start);
+/* The same, or it may be another's. */
+bool roster_may_be_stray(const void *job, pid_t pid, pid_t sid, uint64_t start);
 /* TERM and KILL at the container's stop. True: something is alive. */
 bool roster_signal_all(int sig);
 /* What has to be done again and again; ms until the next time, or -1. */

@@ -198,6 +198,11 @@ int tree_signal(const struct tree *t, int sig, int *refused)
 		if (pass(proc_fd, &all, t, SIGSTOP, &fresh, &unused) <= 0)
 			break;
 	n = pass(proc_fd, &all, t, sig, &fresh, refused);
+	/* /proc is read in the order of the numbers. When those begin anew, a child can have been
+	 * made behind what was read, and its parent have gone before it was: none is none when none
+	 * was there twice. */
+	if (n == 0)
+		n = pass(proc_fd, &all, t, sig, &fresh, refused);
 	/* What is stopped gets a signal that it can act on only when it goes on. */
 	if (n > 0 && (sig == SIGTERM || sig == SIGHUP))
 		pass(proc_fd, &all, t, SIGCONT, &fresh, &unused);

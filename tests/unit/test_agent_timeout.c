@@ -142,7 +142,15 @@ static void strays(void)
 	uint64_t first = start_stray("first", "sleep 4727.2", true);
 	uint64_t second = start_stray("second", "sleep 4727.3", true);
 	uint64_t after = start_stray("after", "sleep 4727.4", false);
+	struct proto_job j;
+	uint64_t reaped;
 
+	/* The agent reaps this one itself, and looks then what has become of the others. */
+	usleep(50000);
+	reaped = start_named(&c, "reaped", "kill -9 $PPID; exit 3", NULL);
+	CHECK(do_job_wait(&c, reaped, false, &j) == 0 && j.exit_code == 3);
+	proto_job_fini(&j);
+	CHECK(do_u64(&c, PROTO_JOB_DROP, reaped) == 0);
 	CHECK(do_u64(&c, PROTO_JOB_DROP, first) == 0);
 	CHECK(count_marked("sleep 4727.2") == 0 && count_marked("sleep 4727.3") == 1);
 	CHECK(do_job_kill(&c, second, SIGTERM) == 0);
