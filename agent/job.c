@@ -17,6 +17,7 @@
 #include "agent/ledger.h"
 #include "agent/ps.h"
 #include "agent/roster.h"
+#include "agent/spare.h"
 #include "agent/tree.h"
 #include "agent/watch.h"
 #include "common/cleanup.h"
@@ -388,6 +389,7 @@ void job_start(struct job *j, bool argv, const struct launch_config *config)
 		ps_add(j->supervisor, name);
 		set_deadlines(j);
 		ledger_save(roster_fd, j);
+		spare_make(roster_fd);
 		j->report.ready = report_ready;
 		if (loop_add(&j->report, EPOLLIN) < 0)
 			log_error("job %llu: no report", (unsigned long long)j->num);

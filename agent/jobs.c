@@ -6,6 +6,7 @@
 #include "agent/input.h"
 #include "agent/ledger.h"
 #include "agent/roster.h"
+#include "agent/spare.h"
 #include "common/cleanup.h"
 
 #include <fcntl.h>
@@ -447,6 +448,7 @@ int jobs_init(int state_fd, const struct launch_config *cfg)
 		return -errno;
 	ret = roster_load(fd);
 	load_ctl();
+	spare_make(fd);
 	if (!ret)
 		ret = output_init();
 	budget_init();

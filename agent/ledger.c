@@ -5,9 +5,11 @@
  */
 #include "agent/ledger.h"
 
+#include "agent/spare.h"
 #include "agent/state_file.h"
 #include "agent/sys.h"
 #include "common/cleanup.h"
+#include "common/log.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -21,7 +23,7 @@
 #define NEXT_FILE "next"
 
 static const char *const files[] = {"command", "stdin", "stdout", "stderr", "output", "settings",
-	"settings.new", "meta", "meta.new", "fifo"};
+	"settings.new", "meta", "fifo"};
 
 static void dir_name(uint64_t num, char name[24])
 {
@@ -56,16 +58,21 @@ void ledger_remove(int jobs_fd, uint64_t num)
 int ledger_make(int jobs_fd, struct job *j)
 {
 	cleanup_close int dir = -1, fd = -1;
+	char name[24];
+	bool spare;
 	int ret = 0;
 
 	ledger_remove(jobs_fd, j->num); /* what an agent that was killed may have left */
-	dir = ledger_dir(jobs_fd, j->num, true);
+	dir_name(j->num, name);
+	spare = spare_take(jobs_fd, name) == 0;
+	dir = ledger_dir(jobs_fd, j->num, !spare);
 	if (dir < 0)
 		return dir;
-	/* Readable for the job's user, who gets a descriptor; nobody else can reach it. */
-	fd = state_create(dir, "command", 0644);
-	if (fd < 0)
-		ret = -errno;
+	/* As spare.c makes it. */
+	if (!spare) {
+		fd = state_create(dir, "command", 0644);
+		ret = fd < 0 ? -errno : 0;
+	}
 	for (unsigned i = 0; !ret && i < PROTO_SETS; i++)
 		if (j->set.text[i]) {
 			ret = settings_save(&j->set, dir);
@@ -87,16 +94,16 @@ static void put_name(struct buf *b, const char *name)
 	buf_puts(b, "\n");
 }
 
-static int write_file(int dir, const char *tmp, const char *name, const struct buf *b)
+/* In place, by one write of less than a page: whoever is killed has done it or not. What may then
+ * be left behind it of an older text is not read, since the first line with a key counts. No room:
+ * it will be lost after a restart, no more. */
+static void write_file(int dir, const char *name, const struct buf *b)
 {
-	cleanup_close int fd = -1;
+	cleanup_close int fd = b->error ? -1 : state_open(dir, name, O_WRONLY | O_CREAT, 0600);
 
-	if (b->error)
-		return b->error;
-	fd = state_create(dir, tmp, 0600);
-	if (fd < 0 || write(fd, b->data, b->len) != (ssize_t)b->len)
-		return -ENOSPC;
-	return renameat(dir, tmp, dir, name) < 0 ? -errno : 0;
+	if (fd >= 0 && pwrite(fd, b->data, b->len, 0) == (ssize_t)b->len &&
+		ftruncate(fd, (off_t)b->len) < 0)
+		log_warn("jobs/%s: %s", name, strerror(errno));
 }
 
 void ledger_save(int jobs_fd, const struct job *j)
@@ -121,8 +128,7 @@ void ledger_save(int jobs_fd, const struct job *j)
 	if (j->name)
 		put_name(&b, j->name);
 	buf_printf(&b, "words %s\n", j->words);
-	/* No room: it will be lost after a restart, no more. */
-	write_file(dir, "meta.new", "meta", &b);
+	write_file(dir, "meta", &b);
 	buf_fini(&b);
 }
 
@@ -133,7 +139,7 @@ void ledger_save_next(int jobs_fd, const struct ledger_next *next)
 	buf_init(&b, META_MAX);
 	buf_printf(&b, "\nnumbered %" PRIu64 "\nnamed %" PRIu64 "\nborn %" PRIu64 "\n",
 		next->numbered, next->named, next->born);
-	write_file(jobs_fd, NEXT_FILE ".new", NEXT_FILE, &b);
+	write_file(jobs_fd, NEXT_FILE, &b);
 	buf_fini(&b);
 }
 

@@ -6,30 +6,45 @@
 #include "common/log.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-int pipe_fifo(int dir_fd, size_t page, int *in)
+/* Nobody else can open it before it has lost its name. */
+static int fifo_at(int dir_fd, const char *name, size_t page, int *in)
 {
 	cleanup_close int from = -1, to = -1;
 	int ret = 0;
 
-	unlinkat(dir_fd, "fifo", 0);
-	/* 0666: programs open /dev/stdout anew; only those who have it can. */
-	if (mkfifoat(dir_fd, "fifo", 0666) < 0)
+	unlinkat(dir_fd, name, 0);
+	if (mkfifoat(dir_fd, name, 0600) < 0)
 		return -errno;
-	from = openat(dir_fd, "fifo", O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	from = openat(dir_fd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	/* Never blocking, whoever has put another there meanwhile; F_SETFL takes it back. */
 	if (from >= 0)
-		to = openat(dir_fd, "fifo", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-	if (to < 0 || fcntl(to, F_SETFL, O_DIRECT) < 0 || fcntl(from, F_SETPIPE_SZ, page) < 0)
+		to = openat(dir_fd, name, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	/* 0666: programs open /dev/stdout anew; only those who have it can. */
+	if (to < 0 || fcntl(to, F_SETFL, O_DIRECT) < 0 || fcntl(from, F_SETPIPE_SZ, page) < 0 ||
+		fchmod(to, 0666) < 0)
 		ret = -errno;
-	unlinkat(dir_fd, "fifo", 0);
+	unlinkat(dir_fd, name, 0);
 	if (ret)
 		return ret;
 	*in = steal_fd(&from);
 	return steal_fd(&to);
+}
+
+/* /dev is in memory, whatever the engine. On a disk an inode can cost a millisecond: ext4 looks at
+ * each that was freed in the last minutes before it takes another. */
+int pipe_fifo(int dir_fd, size_t page, int *in)
+{
+	char path[48];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/.sandboxfs-%d", getpid());
+	fd = fifo_at(AT_FDCWD, path, page, in);
+	return fd < 0 ? fifo_at(dir_fd, "fifo", page, in) : fd;
 }
 
 int pipe_plain(int *in)

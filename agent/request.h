@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/session.h"
+#include "agent/workers.h"
 #include "common/err.h"
 #include "common/proto.h"
 
@@ -11,7 +12,7 @@
 struct conn;
 
 struct request {
-	struct request *next;
+	struct work work;	 /* first: on a worker it is the request */
 	struct conn *conn;	 /* counted */
 	struct session *session; /* the connection's; NULL only in HELLO */
 	const struct op *op;

@@ -213,8 +213,10 @@ static void request_free(struct request *r)
 	free(r);
 }
 
-static void answer_and_free(struct request *r)
+static void answer_and_free(struct work *w)
 {
+	struct request *r = (struct request *)w;
+
 	answer(r);
 	request_free(r);
 }
@@ -266,7 +268,8 @@ static bool to_worker(
 	read_body(r, r->body);
 	conn_get(c);
 	session_get(r->session);
-	workers_add(r);
+	r->work.run = answer_and_free;
+	workers_add(&r->work);
 	return true;
 }
 
@@ -366,7 +369,6 @@ static void accept_one(struct source *src, uint32_t events)
 int server_init(int listen_fd, const struct server_config *cfg)
 {
 	config = cfg;
-	workers_init(answer_and_free);
 	listener.fd = listen_fd;
 	listener.ready = accept_one;
 	return loop_add(&listener, EPOLLIN);

@@ -2,30 +2,21 @@
 /* The pool: threads are started when there is work and none is idle. `lock` guards all. */
 #include "agent/workers.h"
 
-#include "agent/request.h"
-#include "common/log.h"
-
 #include <pthread.h>
-#include <signal.h>
-#include <string.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #define WORKERS_MAX 4
 #define STACK_SIZE  (256u << 10)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
-static struct request *first, **last = &first; /* protected by lock, as the next two */
+static struct work *first, **last = &first; /* protected by lock, as the next two */
 static unsigned n_threads, n_idle;
-static void (*run_request)(struct request *r); /* constant after workers_init() */
-
-void workers_init(void (*run)(struct request *r))
-{
-	run_request = run;
-}
 
 static void *work(void *arg)
 {
-	struct request *r;
+	struct work *w;
 
 	(void)arg;
 	pthread_mutex_lock(&lock);
@@ -35,12 +26,12 @@ static void *work(void *arg)
 			pthread_cond_wait(&more, &lock);
 			n_idle--;
 		}
-		r = first;
-		first = r->next;
+		w = first;
+		first = w->next;
 		if (!first)
 			last = &first;
 		pthread_mutex_unlock(&lock);
-		run_request(r);
+		w->run(w);
 		pthread_mutex_lock(&lock);
 	}
 	return NULL;
@@ -63,20 +54,20 @@ static int start_one(void)
 	return -ret;
 }
 
-void workers_add(struct request *r)
+void workers_add(struct work *w)
 {
 	bool alone = false;
 
-	r->next = NULL;
+	w->next = NULL;
 	pthread_mutex_lock(&lock);
 	if (!n_idle && n_threads < WORKERS_MAX && start_one() < 0 && !n_threads)
 		alone = true; /* pids.max: then the loop does it itself */
 	if (!alone) {
-		*last = r;
-		last = &r->next;
+		*last = w;
+		last = &w->next;
 		pthread_cond_signal(&more);
 	}
 	pthread_mutex_unlock(&lock);
 	if (alone)
-		run_request(r);
+		w->run(w);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* A few threads for requests that may take long. */
+/* A few threads for what may take long. */
 #pragma once
 
-struct request;
+struct work {
+	struct work *next;	     /* the pool's */
+	void (*run)(struct work *w); /* on a worker, which does not look at w afterwards */
+};
 
-/* run: what a worker does with a request, which it then owns. */
-void workers_init(void (*run)(struct request *r));
-void workers_add(struct request *r);
+void workers_add(struct work *w);
