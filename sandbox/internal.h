@@ -171,7 +171,8 @@ struct policy policy_read(const char *config);
 void policy_know(struct sandbox *sb);
 /* It is connected, or was woken: asks the agent to tell when nobody uses it any more. */
 void idle_ask(struct sandbox *sb);
-/* The engine has told of it: a timer for its end, and a connection if one is needed. */
+/* It was made, or the engine has told of it: a timer for its end, and a connection if one is
+ * needed. */
 void idle_seen(struct sandbox *sb, bool running);
 
 /* registry.c */

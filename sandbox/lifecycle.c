@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -214,8 +215,11 @@ static void tell_created(const struct task *t, const struct spec *spec)
 static void start(struct task *t)
 {
 	pthread_mutex_lock(&t->sb->lock);
+	t->sb->created = time(NULL); /* its image may have taken long */
 	sandbox_become(t->sb, SANDBOX_STARTING, NULL);
 	pthread_mutex_unlock(&t->sb->lock);
+	/* Its time to live runs, even if the engine never comes to tell of it. */
+	idle_seen(t->sb, false);
 	lifecycle_bring_up_now(t->sb);
 	task_free(t);
 }
