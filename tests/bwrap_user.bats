@@ -31,8 +31,8 @@ life() {
   u 'j=$M/a/ctl/jobs/j && mkdir $j && echo "echo out; exit 3" >$j/exec && [ "$(cat $j/wait)" = 3 ] && [ "$(cat $j/output)" = out ]'
   u 'echo 1 >$M/a/ctl/timeout && echo "sleep 100" >$M/a/ctl/exec; [ "$(cat $M/a/ctl/result)" = timeout ]'
   u 'mv $M/a $M/b && rmdir $M/b && [ "$(ls $M)" = README ]'
-  wait_for 20 user_no_boxes
-  wait_for 30 user_no_processes
+  wait_for 90 user_no_boxes
+  wait_for 90 user_no_processes
 }
 
 @test "with a range of ids: a sandbox's whole life" {
@@ -57,7 +57,7 @@ states() {
   user_mount
   user_sandbox a
   u 'j=$M/a/ctl/jobs/j && mkdir $j && echo "while :; do echo x; sleep 0.02; done" >$j/exec'
-  wait_for 30 u 'test -s $M/a/ctl/jobs/j/output'
+  wait_for 90 u 'test -s $M/a/ctl/jobs/j/output'
   # One that is stopped for who traces it, as in a debugger.
   u 'cat >$M/a/workspace/traced.py' <<'END'
 import ctypes, os, signal, time
@@ -69,20 +69,20 @@ print("traced", flush=True)
 time.sleep(1000)
 END
   u 'j=$M/a/ctl/jobs/t && mkdir $j && echo "python3 traced.py" >$j/exec'
-  wait_for 30 u 'grep -q traced $M/a/ctl/jobs/t/output'
+  wait_for 90 u 'grep -q traced $M/a/ctl/jobs/t/output'
   # No freezer here: each process is stopped by itself.
   u 'echo paused >$M/a/ctl/state && [ "$(cat $M/a/ctl/state)" = paused ]'
-  wait_for 20 all_stopped
+  wait_for 90 all_stopped
   u_fails_with 'transport endpoint shutdown' 'cat $M/a/workspace/none'
   u 'echo running >$M/a/ctl/state && [ "$(cat $M/a/ctl/state)" = running ]'
   u 'n=$(stat -c %s $M/a/ctl/jobs/j/output); until [ $(stat -c %s $M/a/ctl/jobs/j/output) -gt $n ]; do sleep 0.1; done'
   u 'echo here >$M/a/workspace/file && echo stopped >$M/a/ctl/state && [ "$(cat $M/a/ctl/state)" = stopped ]'
-  wait_for 30 user_no_processes
+  wait_for 90 user_no_processes
   u 'echo running >$M/a/ctl/state && [ "$(cat $M/a/workspace/file)" = here ]'
   u 'echo restart >$M/a/ctl/state && echo "cat file" >$M/a/ctl/exec && [ "$(cat $M/a/ctl/output)" = here ]'
   # A paused one is removed like any other.
   u 'echo paused >$M/a/ctl/state && rmdir $M/a'
-  wait_for 20 user_no_boxes
+  wait_for 90 user_no_boxes
 }
 
 @test "with a range of ids: paused, running, stopped, restart" {
@@ -106,17 +106,17 @@ END
   user_mount
   user_sandbox a
   u 'j=$M/a/ctl/jobs/j && mkdir $j && echo "i=0; while [ ! -e stop ]; do i=\$((i+1)); echo \$i; sleep 0.05; done" >$j/exec'
-  wait_for 30 u 'test -s $M/a/ctl/jobs/j/output'
+  wait_for 90 u 'test -s $M/a/ctl/jobs/j/output'
   user_kill
   sleep 0.5
   user_mount
   u '[ "$(cat $M/a/ctl/jobs/j/result)" = running ]'
-  wait_for 20 u '[ $(wc -l <$M/a/ctl/jobs/j/output) -ge 10 ]'
+  wait_for 90 u '[ $(wc -l <$M/a/ctl/jobs/j/output) -ge 10 ]'
   u 'touch $M/a/workspace/stop && [ "$(cat $M/a/ctl/jobs/j/wait)" = 0 ]'
   # Without a gap: 1, 2, 3 ...
   u 'cat $M/a/ctl/jobs/j/output | awk "\$1 != NR { exit 1 } END { exit NR < 10 }"'
   u 'rmdir $M/a'
-  wait_for 20 user_no_boxes
+  wait_for 90 user_no_boxes
 }
 
 # image IDS: an archive as image, in which every kind of change is made
@@ -133,7 +133,7 @@ image() {
   user_sandbox b
   u 'echo "test -e /bin/vi && test -e /etc/group && ! test -e /srv/new" >$M/b/ctl/exec; [ "$(cat $M/b/ctl/exit_code)" = 0 ]'
   u 'rmdir $M/a $M/b'
-  wait_for 20 user_no_boxes
+  wait_for 90 user_no_boxes
 }
 
 @test "with a range of ids: an archive as image" {
@@ -179,7 +179,7 @@ image() {
   u '[[ $2 == pids* ]] || grep -qw memory "$1/cgroup.subtree_control"' "$group" "$limits"
   u 'echo paused >$M/a/ctl/state && grep -qx "frozen 1" "$1"/*/cgroup.events && echo running >$M/a/ctl/state' "$group"
   u 'rmdir $M/a'
-  wait_for 20 user_no_boxes
+  wait_for 90 user_no_boxes
   user_unmount
   u '[ ! -e "$1" ]' "$group"
 }
@@ -206,7 +206,7 @@ for n in range(2000):
         time.sleep(100)
 END
   u 'j=$M/a/ctl/jobs/j && mkdir $j && echo "python3 bomb.py $1; sleep 100" >$j/exec' "$2"
-  wait_for 20 u 'test -s $M/a/ctl/jobs/j/output'
+  wait_for 90 u 'test -s $M/a/ctl/jobs/j/output'
   is "$(u 'awk "\$1 > 40 && \$1 < 60 && \$2 == 11 { print \"held\" }" $M/a/ctl/jobs/j/output')" held
   (($(user_processes | grep -c bomb.py) < 60))
   # Nobody else is held by it, and it can be ended.
@@ -237,7 +237,7 @@ END
   # ctl/exec is the writer's: what the user of the host copies in is the sandbox user's.
   is "$(u 'cp $U/top/README.md $M/a/workspace/ && echo "stat -c %u README.md" >$M/a/ctl/exec; cat $M/a/ctl/output')" 1000
   u 'rmdir $M/a'
-  wait_for 20 user_no_boxes
+  wait_for 90 user_no_boxes
 }
 
 @test "with one id: any other user is refused in words" {

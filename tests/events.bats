@@ -24,7 +24,7 @@ events_are() {
 
 # soon NAME WORDS: what another daemon or the engine did is seen a little later.
 soon() {
-  wait_for 20 events_are "$1" "$2" || is "$(events "$1" | xargs)" "$2"
+  wait_for 90 events_are "$1" "$2" || is "$(events "$1" | xargs)" "$2"
 }
 
 # both NAME WORDS: two daemons that show the same sandboxes say so. (A second change that comes before the
@@ -79,7 +79,7 @@ log_has() {
   first
   sandbox demo
   ex demo 'printf "from\tinside\n" >/proc/1/fd/1'
-  wait_for 20 log_has demo inside
+  wait_for 90 log_has demo inside
   sleep 1.1 # there are engines whose log has whole seconds
   echo stopped >"$MNT/demo/ctl/state"
   is "$(sed -E 's/^[0-9-]{10}T[0-9:]{8}(\.[0-9]{3})?Z //; s/^(\[[a-z]+\]).*/\1/' "$MNT/demo/ctl/log")" \
@@ -113,7 +113,7 @@ execs() {
 }
 
 execs_soon() {
-  wait_for 30 execs "$@" || is "$(events "$1" job result exit_code | grep ^exec- | xargs)" "$2"
+  wait_for 90 execs "$@" || is "$(events "$1" job result exit_code | grep ^exec- | xargs)" "$2"
 }
 
 @test "every command is told at its start and at its end, whoever waits for it" {
@@ -134,7 +134,7 @@ execs_soon() {
   mkdir "$C/jobs/j"
   echo 'until [ -e go ]; do sleep 0.1; done; exit 5' >"$C/jobs/j/text"
   mv "$C/jobs/j/text" "$C/jobs/j/exec"
-  wait_for 20 grep -q '"exec-start".*"job":"j"' "$MNT/.sandboxfs/events"
+  wait_for 90 grep -q '"exec-start".*"job":"j"' "$MNT/.sandboxfs/events"
   kill_daemon
   sbx_start "$MNT"
   # It asks for one job after another, in turns with our questions: then it knows that this one runs.

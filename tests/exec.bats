@@ -191,7 +191,7 @@ fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
 if os.fork():
     os._exit(0)
 os.write(fd, b"echo x >> count")' "$C/exec"
-  wait_for 20 test -s "$W/count"
+  wait_for 90 test -s "$W/count"
   sleep 0.3 # a second run would show by then
   is "$(wc -l <"$W/count")" 1
 }
@@ -232,7 +232,7 @@ PY
 
 @test "EBUSY while another foreground command runs" {
   ex demo 'until [ -e go ]; do sleep 0.05; done; echo first' &
-  wait_for 20 grep -q running "$C/result"
+  wait_for 90 grep -q running "$C/result"
   fails_with "Device or resource busy" bash -c "echo 'echo second' > '$C/exec'"
   is "$(sed 's/^message: .*/message/' "$C/error")" $'code: EBUSY\nop: exec\nretryable: yes\nmessage'
   fails_with "Device or resource busy" bash -c "printf 'echo' > '$C/argv'"
@@ -266,7 +266,7 @@ PY
 
 @test "output can be read while the command runs" {
   ex demo 'echo early; until [ -e go ]; do sleep 0.05; done; echo late' &
-  wait_for 20 grep -q early "$C/stdout"
+  wait_for 90 grep -q early "$C/stdout"
   is "$(cat "$C/stdout")" early
   is "$(cat "$C/result")" running
   is "$(cat "$C/exit_code")" ""
@@ -277,11 +277,11 @@ PY
 
 @test "kill -9 of the writer kills the whole tree, setsid children too" {
   bash -c "echo 'sleep 1001 & setsid sleep 1002 & (setsid sh -c \"sleep 1003 & sleep 1004\" &) ; sleep 1005' > '$C/exec'" &
-  wait_for 20 grep -q running "$C/result"
+  wait_for 90 grep -q running "$C/result"
   sleep 0.5
   kill -KILL $!
   wait $! || true
-  wait_for 20 idle
+  wait_for 90 idle
   is "$(out demo 'echo free')" free
 }
 
@@ -289,7 +289,7 @@ PY
   local status=0
   timeout -s INT 1 bash -c "echo 'trap \"\" INT TERM; setsid sleep 1001 & sleep 1002' > '$C/exec'" || status=$?
   is $status 124
-  wait_for 20 idle
+  wait_for 90 idle
   is "$(out demo 'echo free')" free
 }
 

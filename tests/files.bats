@@ -275,9 +275,9 @@ holds() {
 @test "changes by a process in the background show, though no command ends" {
   fails cat "$W/f"
   box_exec demo sh -c 'echo one > /workspace/f'
-  wait_for 30 holds "$W/f" one
+  wait_for 90 holds "$W/f" one
   box_exec demo sh -c 'echo other > /workspace/f; mv /workspace/f /workspace/g'
-  wait_for 30 holds "$W/g" other
+  wait_for 90 holds "$W/g" other
   is "$(ls "$W")" g
 }
 

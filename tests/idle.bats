@@ -51,7 +51,7 @@ woken() {
   read_ctl pause@demo
   is "$(state pause@demo) $(told pause@demo resumed)" "paused $NUMBER"
   is "$(dd if="$MNT/pause@demo/workspace/file" iflag=direct 2>/dev/null)" kept
-  wait_for 20 woken pause@demo "$NUMBER"
+  wait_for 90 woken pause@demo "$NUMBER"
   wait_for 60 state_is pause@demo paused
   answers pause@demo 'cat file' kept
   # What runs is use.
@@ -74,7 +74,7 @@ woken() {
   (($(told stop@demo idle) >= 1))
   is "$(cat "$MNT/stop@demo/ctl/error")" ""
   is "$(cat "$MNT/stop@demo/workspace/file")" kept
-  wait_for 20 eval '(($(told stop@demo started) > 1))'
+  wait_for 90 eval '(($(told stop@demo started) > 1))'
   # Mounted again, nobody touches it, and it is stopped all the same.
   remount
   wait_for 60 state_is stop@demo stopped
@@ -96,7 +96,7 @@ woken() {
 
 @test "idle_action remove and ttl remove it, also when no daemon was there at the time" {
   template gone '{"image": "busybox:test", "x-sandboxfs": {"idle_timeout": 1, "idle_action": "remove"}}'
-  template ttl '{"image": "busybox:test", "x-sandboxfs": {"ttl": 4,
+  template ttl '{"image": "busybox:test", "x-sandboxfs": {"ttl": 10,
     "pre_stop": ["echo over > /keep/end"]}, "volumes": ["keep-'"$NS"':/keep"]}'
   mount_sbx "templates=$TEMPLATES"
   mkdir "$MNT/gone@demo"

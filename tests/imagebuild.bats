@@ -67,7 +67,7 @@ END
   is "$(out app@3 'cat /mark')" 'made for me & you'
   is "$(built_log app@3)" ''
   rmdir "$MNT"/app@{1,2,3}
-  wait_for 30 no_containers
+  wait_for 90 no_containers
 }
 
 @test "pull_policy build follows the directory, if_not_present keeps what is there; the image's own program does not run" {
@@ -137,7 +137,7 @@ climbing_build() {
   is "$(out app@d 'cat /mark')" good
   dk image inspect "mine:$NS" >/dev/null
   rmdir "$MNT"/app@{a,b,c,d} "$MNT/gone@a"
-  wait_for 30 no_containers
+  wait_for 90 no_containers
 }
 
 # No RUN of ours is under way in the engine.
@@ -183,7 +183,7 @@ no_run() {
   wait_for 60 grep -q ': begun' "$SBX_LOG"
   rmdir "$MNT/app@a"
   is "$(state app@b)" creating
-  wait_for 20 something_is_built # the shell has said so, and makes its sleep now
+  wait_for 90 something_is_built # the shell has said so, and makes its sleep now
   rmdir "$MNT/app@b"
   wait_for 60 nothing_is_built
   mkdir "$MNT/app@c"

@@ -85,7 +85,7 @@ gate_start() {
   gate "$port" </dev/null >/dev/null 2>&1 3>&- 4>&- &
   GATE=$!
   FAR=127.0.0.1:$port/far:1
-  wait_for 20 curl -s -o /dev/null "http://127.0.0.1:$port/v2/"
+  wait_for 90 curl -s -o /dev/null "http://127.0.0.1:$port/v2/"
 }
 
 # told_between NAME: a pull that is on its way, in the events and on the daemon's stderr
@@ -135,9 +135,9 @@ teardown() {
   mount_sbx "templates=$TEMPLATES"
   before=$(now_ms)
   for i in 1 2 3; do mkdir "$MNT/far@$i"; done
-  (($(now_ms) - before < 20000)) # it does not wait for the pull, which would wait for ever
+  (($(now_ms) - before < 60000)) # it does not wait for the pull, which would wait for ever
   is "$(state far@3)" creating
-  [[ $SBX_KIND == podman ]] || wait_for 30 told_between far@3
+  [[ $SBX_KIND == podman ]] || wait_for 90 told_between far@3
   touch "$BATS_TEST_TMPDIR/open"
   for i in 1 2 3; do
     is "$(out "far@$i" 'cat /mark')" 'from afar'
@@ -150,7 +150,7 @@ teardown() {
     rmdir "$MNT/far@$i"
   done
   is "$(grep -c "pulling $FAR: done" "$SBX_LOG")" 1
-  wait_for 30 no_containers
+  wait_for 90 no_containers
 }
 
 @test "a sandbox can be removed while its image is being pulled from a registry that hangs" {
@@ -170,7 +170,7 @@ teardown() {
   mkdir "$MNT/far@late"
   umount_sbx # it ends, though the registry still hangs
   kill -CONT "$REGISTRY"
-  no_containers
+  wait_for 60 no_containers
 }
 
 @test "pull_policy never, missing and always; a platform that the image is not for" {
@@ -192,7 +192,7 @@ teardown() {
   mkdir "$MNT/never@a"
   is "$(out never@a 'cat /mark')" 'from afar'
   rmdir "$MNT"/{missing,never}@a
-  wait_for 30 no_containers
+  wait_for 90 no_containers
   far_push 'changed'
   far_image 'only here' | dk import - "$FAR" >/dev/null
   mkdir "$MNT/missing@b" "$MNT/always@b"
@@ -204,7 +204,7 @@ teardown() {
   fails_to_start alien@a 'code: ENOENT' linux/s390x
   fails ls "$MNT/alien@a/workspace"
   rmdir "$MNT"/{missing,always}@b "$MNT/alien@a"
-  wait_for 30 no_containers
+  wait_for 90 no_containers
 }
 
 # helper_make NAME TEXT: a credential helper in a directory that is in the PATH.
@@ -240,7 +240,7 @@ helper_make() {
   is "$(out far@b 'cat /mark')" 'from afar'
   is "$(cat "$BATS_TEST_TMPDIR/bin/docker-credential-fake.asked")" "get $host"
   rmdir "$MNT/far@b"
-  wait_for 30 no_containers
+  wait_for 90 no_containers
 
   dk rmi -f "$FAR" >/dev/null
   helper_make broken 'echo no keyring; exit 3'
@@ -253,7 +253,7 @@ helper_make() {
   mkdir "$MNT/far@d"
   is "$(out far@d 'cat /mark')" 'from afar'
   rmdir "$MNT/far@d"
-  wait_for 30 no_containers
+  wait_for 90 no_containers
   run ! grep -q "$auth\|secret" "$SBX_LOG" "$MNT/.sandboxfs/events" "$MNT/.sandboxfs/errors"
 }
 
@@ -266,7 +266,7 @@ helper_make() {
   echo x >"$MNT/demo/workspace/f"
   is "$(stat -c %u:%g "$MNT/demo/workspace/f")" 4711:4712
   rmdir "$MNT/demo"
-  wait_for 30 no_containers
+  wait_for 90 no_containers
   dk rmi "user:$NS" >/dev/null
 }
 
@@ -345,7 +345,7 @@ proxy_start() {
   PROXY=$!
   wait_for 60 test -s "$BATS_TEST_TMPDIR/proxy.port"
   DOOR=tcp://127.0.0.1:$(cat "$BATS_TEST_TMPDIR/proxy.port")
-  wait_for 20 curl -sf "http://${DOOR#tcp://}/_ping"
+  wait_for 90 curl -sf "http://${DOOR#tcp://}/_ping"
 }
 
 @test "an engine by tcp:// works like one by unix://" {
@@ -366,7 +366,7 @@ door_cut() {
   proxy_told 503 "$1"
   rm -f "$BATS_TEST_TMPDIR/proxy.cut"
   kill -USR1 "$PROXY"
-  wait_for 20 test -e "$BATS_TEST_TMPDIR/proxy.cut"
+  wait_for 90 test -e "$BATS_TEST_TMPDIR/proxy.cut"
 }
 
 # proxy_told NAME TEXT: its file, whole from the beginning.

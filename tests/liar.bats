@@ -49,15 +49,15 @@ provoke() {
   local w=$L/workspace
   wait_for 60 made # what the engine takes for that is not in the limits
   {
-    timeout -s KILL 30 ls -la "$w/"
-    timeout -s KILL 30 cat "$w/file" | head -c 100000
-    timeout -s KILL 30 cat "$w/link" | head -c 100000
-    timeout -s KILL 30 ls -la "$w/dir/" "$w/dir/.."
-    timeout -s KILL 30 readlink "$w/link"
-    timeout -s KILL 30 bash -c "echo x >> '$w/file'"
-    timeout -s KILL 30 sync "$w/file"
-    timeout -s KILL 30 bash -c "echo x > '$L/ctl/exec'"
-    timeout -s KILL 30 cat "$L/ctl/stdout" "$L/ctl/exit_code" "$L/ctl/summary" | head -c 100000
+    timeout -s KILL 120 ls -la "$w/"
+    timeout -s KILL 120 cat "$w/file" | head -c 100000
+    timeout -s KILL 120 cat "$w/link" | head -c 100000
+    timeout -s KILL 120 ls -la "$w/dir/" "$w/dir/.."
+    timeout -s KILL 120 readlink "$w/link"
+    timeout -s KILL 120 bash -c "echo x >> '$w/file'"
+    timeout -s KILL 120 sync "$w/file"
+    timeout -s KILL 120 bash -c "echo x > '$L/ctl/exec'"
+    timeout -s KILL 120 cat "$L/ctl/stdout" "$L/ctl/exit_code" "$L/ctl/summary" | head -c 100000
   } >"$BATS_TEST_TMPDIR/said" 2>&1 || true
   if grep -q -e $SECRET -e Killed "$BATS_TEST_TMPDIR/said"; then
     cat "$BATS_TEST_TMPDIR/said"
@@ -70,7 +70,7 @@ provoke() {
 caught() {
   liar "$1"
   provoke
-  wait_for 20 state_is "$1@liar" failed || {
+  wait_for 90 state_is "$1@liar" failed || {
     echo "$1: $(state "$1@liar")"
     cat "$BATS_TEST_TMPDIR/said"
     return 1
@@ -102,8 +102,9 @@ harmless() {
 @test "a version that we do not speak" {
   caught wrong-version
   liar no-version
-  fails timeout 30 ls "$L/workspace"
-  wait_for 20 state_is no-version@liar failed
+  wait_for 120 made
+  fails timeout 50 ls "$L/workspace"
+  wait_for 90 state_is no-version@liar failed
   has "$(cat "$L/ctl/error")" "liar speaks 7 only"
   good
 }
@@ -117,7 +118,7 @@ harmless() {
 
 # ask PYTHON: as provoke, for what no ordinary tool asks.
 ask() {
-  timeout -s KILL 20 python3 -c "import os, sys; f = sys.argv[1]; $1" "$L/workspace/file"
+  timeout -s KILL 60 python3 -c "import os, sys; f = sys.argv[1]; $1" "$L/workspace/file"
 }
 
 @test "extended attributes, holes and copies that cannot be" {
@@ -127,10 +128,10 @@ ask() {
   local mode code said
   while read -r mode code; do
     liar "$mode"
-    wait_for 20 test -e "$L/workspace/file"
+    wait_for 90 test -e "$L/workspace/file"
     said=$(ask "$code" 2>&1) && false
     has "$said" Input/output
-    wait_for 20 state_is "$mode@liar" failed
+    wait_for 90 state_is "$mode@liar" failed
     grep -Eq '^message: .{8,}' "$L/ctl/error"
     timeout 60 rmdir "$L"
     good
@@ -168,7 +169,7 @@ ASK
   local code='import fcntl; d = os.open(f, os.O_RDWR); fcntl.lockf(d, fcntl.LOCK_EX)'
   L=$MNT/good ask "$code"
   liar lock-eintr
-  wait_for 20 test -e "$L/workspace/file"
+  wait_for 90 test -e "$L/workspace/file"
   run ! ask "$code"
   has "$output" "No locks available"
   run ! ask "${code/lockf/flock}"
@@ -219,7 +220,7 @@ ASK
   is "$(timeout 60 python3 "$client" ended "$(cat "$MNT/good/ctl/ports/80")")" data
   liar port-long
   is "$(timeout 60 python3 "$client" ended "$(cat "$L/ctl/ports/80")")" reset
-  wait_for 20 state_is port-long@liar failed
+  wait_for 90 state_is port-long@liar failed
   has "$(cat "$L/ctl/error")" malformed
   timeout 60 rmdir "$L"
   good
@@ -237,20 +238,23 @@ ASK
 moves() {
   liar "$1"
   wait_for 60 made
-  timeout -s KILL 60 python3 - "$L/workspace" >"$BATS_TEST_TMPDIR/said" 2>&1 <<PY
+  timeout -s KILL 180 python3 - "$L/workspace" >"$BATS_TEST_TMPDIR/said" 2>&1 <<PY
 import errno, os, signal, sys, time
 os.chdir(sys.argv[1])
 os.stat("d/link", follow_symlinks=False), os.stat("a/b/c/d")
 def away(f, *args):
+    up, says = os.pipe()
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.write(says, b"x")
         try:
             print(f(*args))
         except OSError as e:
             print(errno.errorcode[e.errno])
         sys.stdout.flush()
         os._exit(0)
+    os.read(up, 1), os.close(up), os.close(says)
     time.sleep(0.3)
     return pid
 def text(path):
@@ -311,7 +315,7 @@ p = away(os.mkdir, "late")
 os.kill(p, signal.SIGINT)
 os.waitpid(p, 0)
 print(there("late"), there("go"))
-end = time.time() + 5
+end = time.time() + 60
 while not there("late") and time.time() < end:
     time.sleep(0.01)
 print(there("late"))'
@@ -359,10 +363,10 @@ daemon_gone() {
     ' "$L/workspace/new$i" >"$BATS_TEST_TMPDIR/maker$i" 3>&- &
     makers+=($!)
   done
-  for i in {1..8}; do wait_for 30 grep -q begun "$BATS_TEST_TMPDIR/maker$i"; done
+  for i in {1..8}; do wait_for 90 grep -q begun "$BATS_TEST_TMPDIR/maker$i"; done
   sleep 0.5
   kill -TERM "$daemon"
-  wait_for 30 daemon_gone "$daemon"
+  wait_for 90 daemon_gone "$daemon"
   wait "${makers[@]}"
 }
 
@@ -381,7 +385,7 @@ daemon_gone() {
   liar text-long
   is "$(timeout 60 cat "$L/workspace/file")" hello
   fails timeout 60 cat "$L/ctl/ps"
-  wait_for 20 state_is text-long@liar failed
+  wait_for 90 state_is text-long@liar failed
   timeout 60 rmdir "$L"
   good
 }

@@ -58,13 +58,13 @@ hold_here() {
   "$LOCKER" hold "$1" "$2" "$W/$3" "$4" "$5" >"$T/held" 3>&- &
   HOLDER=$!
   OURS+=($!)
-  wait_for 30 grep -q held "$T/held"
+  wait_for 90 grep -q held "$T/held"
 }
 
 # hold_inside ARGS...: the same in the sandbox.
 hold_inside() {
   ex demo "rm -f .held; ./.locker hold $* >.held 2>&1 </dev/null &" # the last one's is not to be taken for ours
-  wait_for 30 grep -q held "$W/.held"
+  wait_for 90 grep -q held "$W/.held"
   HOLDER=$(sed -n 's/^held //p' "$W/.held")
 }
 
@@ -73,7 +73,7 @@ wait_here() {
   "$LOCKER" wait "$1" "$2" "$W/$3" "$4" "$5" "$6" >"$T/got" 3>&- &
   WAITER=$!
   OURS+=($!)
-  wait_for 30 agent_waits 1
+  wait_for 90 agent_waits 1
 }
 
 ended() {
@@ -147,7 +147,7 @@ at_once() {
   is "$("$LOCKER" test posix read "$W/f" 0 0)" free
   is "$("$LOCKER" test ofd write "$W/f" 0 0)" "read 10 10 -1"
   ex demo "kill $HOLDER"
-  wait_for 20 grep -q released "$W/.held"
+  wait_for 90 grep -q released "$W/.held"
   free_here posix write f 0 0
 }
 
@@ -162,11 +162,11 @@ at_once() {
   exec 9>&-
   ex demo "./.locker run flock write f 0 0 sh -c '
     echo >.in; while [ ! -e .go ]; do usleep 50000; done' </dev/null >/dev/null 2>&1 &"
-  wait_for 20 test -e "$W/.in"
+  wait_for 90 test -e "$W/.in"
   run -1 flock -n "$W/f" true
   run -1 flock -s -w 1 "$W/f" true
   : >"$W/.go"
-  flock -w 10 "$W/f" true
+  flock -w 60 "$W/f" true
 }
 
 @test "a lock that waits is granted as soon as the other side lets go" {
@@ -186,12 +186,12 @@ at_once() {
   hold_here posix write f 0 0
   ex demo './.locker wait posix write f 0 1 30 >.got </dev/null 2>&1 &'
   ex demo './.locker wait ofd read f 7 1 30 >.got2 </dev/null 2>&1 &'
-  wait_for 20 inside_waits 2
+  wait_for 90 inside_waits 2
   is "$(cat "$W/.got" "$W/.got2")" ''
   kill "$HOLDER"
   wait "$HOLDER"
-  wait_for 20 test -s "$W/.got"
-  wait_for 20 test -s "$W/.got2"
+  wait_for 90 test -s "$W/.got"
+  wait_for 90 test -s "$W/.got2"
   at_once "$(ms "$W/.got")" "$(ms "$T/held")"
   at_once "$(ms "$W/.got2")" "$(ms "$T/held")"
   agent_waits 0
@@ -210,25 +210,25 @@ at_once() {
   for sig in INT TERM KILL; do
     env --default-signal=INT "$LOCKER" wait posix write "$W/f" 0 0 0 3>&- &
     OURS+=($!)
-    wait_for 30 agent_waits 1
+    wait_for 90 agent_waits 1
     kill -s $sig $!
-    wait_for 30 ended $!
-    wait_for 20 agent_waits 0
+    wait_for 90 ended $!
+    wait_for 90 agent_waits 0
   done
-  wait_for 20 agent_has_threads "$before"
+  wait_for 90 agent_has_threads "$before"
   # Nobody else got it in the end.
   ex demo "kill $HOLDER"
-  wait_for 20 grep -q released "$W/.held"
+  wait_for 90 grep -q released "$W/.held"
   free_inside posix write f 0 0
   hold_inside flock write f 0 0
   run -124 timeout -s INT 1 "$LOCKER" wait flock write "$W/f" 0 0 0
   "$LOCKER" wait flock write "$W/f" 0 0 0 3>&- &
   OURS+=($!)
-  wait_for 30 agent_waits 1
+  wait_for 90 agent_waits 1
   kill -KILL $!
-  wait_for 20 agent_waits 0
+  wait_for 90 agent_waits 0
   ex demo "kill $HOLDER"
-  wait_for 20 grep -q released "$W/.held"
+  wait_for 90 grep -q released "$W/.held"
   free_inside flock write f 0 0
 }
 
@@ -236,11 +236,11 @@ at_once() {
   hold_inside posix write f 0 0
   wait_here posix write f 0 0 0
   kill -STOP "$WAITER"
-  wait_for 20 grep -q '^State:.T' "/proc/$WAITER/status"
+  wait_for 90 grep -q '^State:.T' "/proc/$WAITER/status"
   kill -CONT "$WAITER"
-  wait_for 20 agent_waits 1
+  wait_for 90 agent_waits 1
   kill -KILL "$WAITER"
-  wait_for 20 agent_waits 0
+  wait_for 90 agent_waits 0
   python3 -u - "$W/f" >"$T/py" 3>&- <<'PY' &
 import fcntl, os, signal, sys
 seen = []
@@ -252,10 +252,10 @@ print("locked", len(seen))
 PY
   WAITER=$!
   OURS+=($!)
-  wait_for 30 agent_waits 1
+  wait_for 90 agent_waits 1
   kill -USR1 $WAITER
-  wait_for 20 grep -q usr1 "$T/py"
-  wait_for 20 agent_waits 1
+  wait_for 90 grep -q usr1 "$T/py"
+  wait_for 90 agent_waits 1
   ex demo "kill $HOLDER"
   wait $WAITER
   is "$(tail -n 1 "$T/py")" "locked 1"
@@ -267,12 +267,12 @@ PY
     hold_here $kind write f 0 0
     taken_inside $kind write f 0 0
     kill -KILL "$HOLDER"
-    wait_for 20 ended "$HOLDER"
+    wait_for 90 ended "$HOLDER"
     free_inside $kind write f 0 0
     hold_inside $kind write f 0 0
     taken_here $kind write f 0 0
     ex demo "kill -9 $HOLDER" # which does not wait for its end
-    wait_for 20 free_here $kind write f 0 0
+    wait_for 90 free_here $kind write f 0 0
   done
 }
 
@@ -290,7 +290,7 @@ PY
   still_taken posix write f 0 0
   still_taken flock write g 0 0
   has "$(inside wait posix write f 0 0 20)" got
-  has "$(inside wait flock write g 0 0 5)" got
+  has "$(inside wait flock write g 0 0 20)" got
   (($(now_ms) - start > 8000 && $(now_ms) - start < 60000))
 }
 
@@ -436,7 +436,7 @@ f = open(sys.argv[1]); fcntl.lockf(f, fcntl.LOCK_SH); fcntl.flock(f, fcntl.LOCK_
 @test "two mounts of the same sandbox exclude each other" {
   local first=$MNT
   mount_sbx
-  wait_for 10 listed demo
+  wait_for 90 listed demo
   hold_here posix write f 0 0
   run -1 "$LOCKER" try posix write "$first/demo/workspace/f" 0 0
   "$LOCKER" try posix write "$first/demo/workspace/g" 0 0
@@ -547,7 +547,7 @@ for i in range(20):
 assert t.is_alive() and not got
 os.kill(pid, 9)
 os.waitpid(pid, 0)
-t.join(20)
+t.join(60)
 assert got, "the wait did not end"
 PY
 }
@@ -576,12 +576,12 @@ PY
   hold_here posix write f 0 0
   echo paused >"$MNT/demo/ctl/state"
   kill -KILL "$HOLDER"
-  wait_for 20 ended "$HOLDER"
+  wait_for 90 ended "$HOLDER"
   echo running >"$MNT/demo/ctl/state"
   free_inside posix write f 0 0
   hold_here flock write f 0 0
   echo stopped >"$MNT/demo/ctl/state"
   kill -KILL "$HOLDER"
-  wait_for 20 ended "$HOLDER"
+  wait_for 90 ended "$HOLDER"
   is "$(state demo)" stopped
 }

@@ -464,16 +464,16 @@ ctime = os.stat("f").st_ctime_ns
 assert utimens(b"f", 0, OMIT, 0, OMIT) is None and times("f") == (7 * G + 8, 5 * G + 6)
 assert os.stat("f").st_ctime_ns == ctime
 assert utimens(b"f", 0, OMIT, 0, NOW) is None
-assert times("f")[0] == 7 * G + 8 and abs(times("f")[1] - time.time_ns()) < 5 * G
+assert times("f")[0] == 7 * G + 8 and abs(times("f")[1] - time.time_ns()) < 60 * G
 assert utimens(b"f", 0, NOW, 9, 10) is None
-assert times("f")[1] == 9 * G + 10 and abs(times("f")[0] - time.time_ns()) < 5 * G
+assert times("f")[1] == 9 * G + 10 and abs(times("f")[0] - time.time_ns()) < 60 * G
 assert utimens(b"l", 11, 12, 13, 14, flags=0x100) is None and times("l") == (11 * G + 12, 13 * G + 14)
 assert times("f")[1] == 9 * G + 10
 assert utimens(b"f", -5, 3, 1 << 33, 999999999) is None
 assert times("f") == (-5 * G + 3, (1 << 33) * G + 999999999)
 assert utimens(b"f", 0, G, 0, 0) == "EINVAL"
 assert utimens(b"none", 0, 0, 0, 0) == "ENOENT"
-assert libc.utimensat(-100, b"f", None, 0) == 0 and abs(times("f")[0] - time.time_ns()) < 5 * G
+assert libc.utimensat(-100, b"f", None, 0) == 0 and abs(times("f")[0] - time.time_ns()) < 60 * G
 PY
 }
 
@@ -718,7 +718,7 @@ def look_alone():
     status = os.waitpid(child, 0)[1]
     os.kill(agent, signal.SIGCONT)
     return status == 0
-for k in range(10):
+for k in range(30):
     look() # what was just made may still be told of
     if look_alone():
         break
@@ -730,7 +730,7 @@ PY
   is "$(cat "$W/none")" now
   # Bytes stay over a close and an open; but those of a file that the sandbox wrote, which may be mapped there, do not.
   head -c 100000 /dev/zero >"$W/ours"
-  wait_for 10 resident "$W/ours" 102400 # another test may have the kernel drop all
+  wait_for 90 resident "$W/ours" 102400 # another test may have the kernel drop all
   resident "$W/f" 0
 }
 
@@ -749,7 +749,7 @@ def look_alone(dir):
     status = os.waitpid(child, 0)[1]
     os.kill(agent, signal.SIGCONT)
     return status == 0
-for k in range(10): # another test may have the kernel drop all
+for k in range(30): # another test may have the kernel drop all
     dir = "d%d" % k
     os.mkdir(inside + "/" + dir)
     for n in names:

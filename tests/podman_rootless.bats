@@ -38,7 +38,7 @@ teardown() {
   mkdir "$U/run/podman"
   chown "$USER_ID" "$U/run/podman"
   (user_run podman system service -t 0 "unix://$U/run/podman/podman.sock" </dev/null >"$U/podman.log" 2>&1 3>&- 4>&-) &
-  wait_for 30 u 'podman --url "unix://$U/run/podman/podman.sock" version'
+  wait_for 90 u 'podman --url "unix://$U/run/podman/podman.sock" version'
   is "$(u 'podman info -f "{{.Host.Security.Rootless}}"')" true
   u 'podman import - busybox:test' < <(image_tar_busybox "$SBX_TOP/build-cache/busybox")
   user_mount engine=auto,image=busybox:test
@@ -65,5 +65,5 @@ teardown() {
     u_fails_with "Operation not supported" 'echo 100 >$M/a/ctl/pids.max'
   fi
   u 'rmdir $M/a && [ "$(ls $M)" = README ]'
-  wait_for 30 u '[ -z "$(podman ps -aq)" ]'
+  wait_for 90 u '[ -z "$(podman ps -aq)" ]'
 }

@@ -59,7 +59,7 @@ MB=100
   # Nothing but lo, before and after.
   is "$(networks demo)" lo
   # What there was of it inside is gone with the clients.
-  wait_for 30 no_connections demo
+  wait_for 90 no_connections demo
 }
 
 # no_connections NAME: to or from port 8080 (0x1F90) that is established or half closed
@@ -77,7 +77,7 @@ no_connections() {
 
   # Reads to the end of the file, and only then answers.
   ex demo 'nc -l -p 9000 -e sha256sum > /dev/null 2>&1 &'
-  wait_for 30 listens demo 9000
+  wait_for 90 listens demo 9000
   is_twice "$(client upload "$(at demo 9000)" $((MB << 20)))"
 }
 
@@ -105,7 +105,7 @@ listens() {
     client hold "$where" big <&"$fd" >"$BATS_TEST_TMPDIR/held.$i" &
   done
   for i in 1 2 3; do
-    wait_for 30 grep -q holding "$BATS_TEST_TMPDIR/held.$i"
+    wait_for 90 grep -q holding "$BATS_TEST_TMPDIR/held.$i"
   done
   is "$(curl -sS -m 30 "http://$where/small")" small
   is "$(out demo 'echo still')" still
@@ -123,9 +123,9 @@ listens() {
 
   # A client's reset is one inside: what was half sent is no end of a file.
   ex demo '(nc -l -p 9000 > got 2>&1; echo $? > code) > /dev/null 2>&1 &'
-  wait_for 30 listens demo 9000
+  wait_for 90 listens demo 9000
   client abort "$(at demo 9000)"
-  wait_for 30 test -s "$MNT/demo/workspace/code"
+  wait_for 90 test -s "$MNT/demo/workspace/code"
 
   # All go with the sandbox.
   rmdir "$MNT/demo"

@@ -396,7 +396,7 @@ rsync_all() {
 
 # online CMD...: up to three times, since a registry may not answer at once.
 online() {
-  "$@" || "$@" || "$@"
+  "$@" || { sleep 10 && "$@"; } || { sleep 30 && "$@"; }
 }
 
 @test "npm install of real packages on the mount; node runs them from there" {
@@ -406,6 +406,7 @@ online() {
   mkdir "$app"
   cd "$app"
   export npm_config_cache=$TMP/npm npm_config_audit=false npm_config_fund=false npm_config_update_notifier=false
+  export npm_config_prefer_offline=true npm_config_fetch_retries=5
   npm init -y >/dev/null
   online npm install --no-progress chalk@4.1.2 rimraf@3.0.2 semver@7.5.4
   npm ls --all
@@ -561,15 +562,15 @@ PY
   echo 1 >"$W/plain"
   timeout 120 tail -f "$W/plain" >"$TMP/followed" 3>&- &
   pid=$!
-  wait_for 30 grep -qx 1 "$TMP/followed"
+  wait_for 90 grep -qx 1 "$TMP/followed"
   in_box 'for i in 2 3 4; do echo $i >> plain; done'
-  wait_for 30 grep -qx 4 "$TMP/followed"
+  wait_for 90 grep -qx 4 "$TMP/followed"
   kill $pid
   wait $pid || true
   is "$(tr '\n' ' ' <"$TMP/followed")" "1 2 3 4 "
   # tail looks once a second where it has no inotify, and for a new file of that name in the second after; a busy
   # machine may make them late, but not each time.
-  for _ in 1 2 3; do
+  for _ in {1..6}; do
     median=$(followed)
     is "$(wc -l <"$W/log.1") $(wc -l <"$W/log")" "13 1"
     ((median >= 1200)) || break
@@ -669,13 +670,13 @@ waits() {
   box
   # The container's own view, not through us.
   ROOT=/proc/$(box_pid deb@box)/root/workspace
-  wait_for 20 waits # or the test could not tell
+  wait_for 120 waits # or the test could not tell
   for how in fsync fdatasync O_SYNC O_DSYNC msync; do
     stored $how
     is "$how: $(place "$ROOT/$how")" "$how: disk"
     same "$W/$how" "$ROOT/$how"
   done
-  wait_for 20 waits
+  wait_for 120 waits
   sync "$W/none"
   is "$(place "$ROOT/none")" disk
   mkdir "$W/dir"

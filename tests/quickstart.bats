@@ -20,7 +20,7 @@ setup() {
 
 teardown() {
   scripts/down --purge >/dev/null 2>&1 || true
-  wait_for 30 no_daemons # what a sanitizer has to say it says at the end
+  wait_for 90 no_daemons # what a sanitizer has to say it says at the end
   sbx_teardown
 }
 
@@ -62,8 +62,8 @@ no_daemons() {
 nothing_left() {
   local new
   fusermount3 -u "$MNT"
-  wait_for 30 no_daemons
-  wait_for 30 no_containers
+  wait_for 90 no_daemons
+  wait_for 90 no_containers
   new=$(comm -13 <(echo "$volumes_before") <(volumes))
   echo "new volumes: $new"
   [[ -z $new || $new =~ ^sandboxfs-agent[^[:space:]]*$ ]]
@@ -121,7 +121,7 @@ wc_of_docs() {
   scripts/down 3>&-
   run scripts/down 3>&-
   [ "$status" = 0 ]
-  wait_for 30 no_daemons
+  wait_for 90 no_daemons
   [ ! -e "$SANDBOXFS_RUN" ] && [ ! -e "$SANDBOXFS_STATE" ]
   dk version >/dev/null
 }
@@ -129,7 +129,7 @@ wc_of_docs() {
 @test "scripts/up replaces the mount of a dead daemon" {
   scripts/up "$MNT" 3>&-
   kill -KILL "$(daemons)"
-  wait_for 10 no_daemons
+  wait_for 90 no_daemons
   scripts/up "$MNT" 3>&-
   grep -q '[0-9]' "$MNT/.sandboxfs/version"
   scripts/down 3>&-

@@ -19,7 +19,7 @@ setup() {
 
 teardown() {
   u 'cd $TOP && scripts/down --purge' >/dev/null 2>&1 || true
-  wait_for 30 no_daemons
+  wait_for 90 no_daemons
   user_end
 }
 

@@ -113,7 +113,7 @@ PY
   { /usr/bin/printf 'mkdir demo/work'; /usr/bin/printf 'space/h\n'; } >"$todo"
   echo 'mkdir demo/workspace/i' >"$MNT/.sandboxfs/lines"
   mv "$MNT/.sandboxfs/lines" "$todo"
-  wait_for 20 test -d "$MNT/demo/workspace/i"
+  wait_for 90 test -d "$MNT/demo/workspace/i"
   is "$(cd "$MNT/demo/workspace" && echo *)" 'd e h i'
   echo 'mv demo other' >"$todo"
   echo 'rmdir other' >"$todo"
@@ -305,23 +305,23 @@ act() {
   sandbox demo
   todo=$MNT/.sandboxfs/do
   box_pause demo
-  wait_for 20 state_is demo paused
+  wait_for 90 state_is demo paused
   # Interrupted: nothing of it stays.
   for k in 1 2; do
     fails timeout --preserve-status 0.3 bash -c 'echo "rm demo/workspace/$2" >"$1"' - "$todo" $k
   done
-  wait_for 20 act 0
+  wait_for 90 act 0
   # Nobody waits for these, so they stay; others are served all the same.
   for k in 1 2 3 4 5 6; do
     echo "rm demo/workspace/$k" >"$MNT/.sandboxfs/lines"
     mv "$MNT/.sandboxfs/lines" "$todo"
   done
-  wait_for 20 act 6
+  wait_for 90 act 6
   echo 'mkdir other' >"$todo"
   [[ -d $MNT/other/ctl ]]
   echo 'rmdir other' >"$todo"
   box_unpause demo
-  wait_for 20 act 0
+  wait_for 90 act 0
 }
 
 @test "exec shows the size of what was moved there, or written since it was last looked at" {
@@ -348,12 +348,12 @@ act() {
   mount_sbx
   sandbox demo
   box_pause demo
-  wait_for 20 state_is demo paused
+  wait_for 90 state_is demo paused
   echo 'mkdir demo/workspace/d' >"$MNT/.sandboxfs/do" 3>&- 4>&- &
   writer=$!
-  wait_for 20 acting
+  wait_for 90 acting
   kill_daemon
-  wait_for 20 engine_ended "$writer"
+  wait_for 90 engine_ended "$writer"
   fails wait "$writer"
   sbx_start "$MNT"
   is "$(ls "$MNT")" $'README\ndemo'

@@ -26,7 +26,7 @@ except OSError as e:
 
 # settles FILE TEXT: what the last close of a file does comes just after it.
 settles() {
-  wait_for 10 shows "$1" "$2"
+  wait_for 90 shows "$1" "$2"
 }
 
 shows() {
@@ -149,7 +149,7 @@ def put(text):
 default = value()
 put("7")
 fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
-keeper = subprocess.Popen(["sleep", "10"], pass_fds=[fd]) # so it is not the last close
+keeper = subprocess.Popen(["sleep", "1000"], pass_fds=[fd]) # so it is not the last close
 assert value() == "7\n", value()
 os.close(fd)
 assert value() == default, value()
@@ -168,7 +168,7 @@ PY
   is "$(cat "$C/cwd")" /workspace
   kill_daemon
   sbx_start "$MNT"
-  wait_for 30 shows "$C/timeout" 12
+  wait_for 90 shows "$C/timeout" 12
   echo restart >"$C/state"
   is "$(cat "$C/timeout" "$C/env")" $'12\nK=kept'
   is "$(out demo 'echo $K')" kept

@@ -106,7 +106,7 @@ told() {
 # bats test_tags=only:bwrap
 @test "many that take their time to end keep nobody else waiting" {
   local i start
-  template slow '{"image": "busybox:test", "x-sandboxfs": {"pre_stop": ["sleep 6"]}}'
+  template slow '{"image": "busybox:test", "x-sandboxfs": {"pre_stop": ["sleep 9"]}}'
   mount_sbx "templates=$TEMPLATES"
   for i in {1..36}; do
     mkdir "$MNT/slow@$i"
@@ -117,7 +117,7 @@ told() {
   rmdir "$MNT"/slow@*
   start=$SECONDS
   is "$(out_of_new)" new
-  ((SECONDS - start < 5))
+  ((SECONDS - start < 8))
 }
 
 out_of_new() {
@@ -138,7 +138,7 @@ result_is() {
   ex wait@demo 'until [ -e go ]; do sleep 0.05; done; echo over' # the close does not wait for it
   is "$(cat "$MNT/wait@demo/ctl/result")" running
   touch "$MNT/wait@demo/workspace/go"
-  wait_for 30 result_is wait@demo success
+  wait_for 90 result_is wait@demo success
   is "$(cat "$MNT/wait@demo/ctl/stdout")" over
   sandbox limits@demo
   ex limits@demo 'echo begun; sleep 600'

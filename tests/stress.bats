@@ -67,7 +67,7 @@ lying() {
   pid=$!
   wait_for 300 engine_ended $pid || kill -KILL $server # which ends the other's wait too
   wait $pid || status=$?
-  wait_for 20 fusermount3 -q -u "$dir/outside"
+  wait_for 90 fusermount3 -q -u "$dir/outside"
   wait $server || true
   # 1, or 2 where the lie was too much for the program's own way about.
   ((status != 0)) && grep -q '^WRONG: ' "$log" && return
@@ -225,6 +225,10 @@ stressors() {
   mount_sbx exec symlinks=raw
   W=$MNT/demo/workspace
   stressors "$(amount 1 2 60)" access symlink || failed=$((failed + 1))
+  idle=("${IDLE[@]}") IDLE=()
+  for name in "${idle[@]}"; do
+    ROUNDS=1 stressors 180 "$name" || failed=$((failed + 1))
+  done
   is "${IDLE[*]}" ""
   is $failed 0
   # They clean up behind them.
@@ -279,7 +283,7 @@ near() {
   # No descriptor for each file that the host knows.
   (($(usage_of "$agent" | cut -d ' ' -f 2) <= 16384))
   (($(usage_of "$daemon" | cut -d ' ' -f 2) <= 16384))
-  wait_for "$(amount 120 120 600)" all_forgotten || {
+  wait_for "$(amount 300 300 600)" all_forgotten || {
     cat "$MNT/demo/ctl/stats"
     false
   }

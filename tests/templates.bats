@@ -67,7 +67,7 @@ NoNewPrivs:	1
   mount_sbx "templates=$TEMPLATES"
   before=$(volumes | grep -v agent) || true
   sandbox full@demo
-  wait_for 30 test -s "$MNT/full@demo/workspace/main"
+  wait_for 90 test -s "$MNT/full@demo/workspace/main"
   is "$(out full@demo 'cat main; pwd; id -u; id -G; hostname; echo $N $SBX_TEST_SECRET $MARKED
     grep -c -E " /t1 tmpfs|/t2 tmpfs.*size=1024k|/t3 tmpfs.*size=64k|/dev/shm tmpfs.*size=3072k" /proc/mounts
     grep far /etc/hosts; grep -E "CapBnd|NoNewPrivs" /proc/1/status; ulimit -n; ulimit -Hn; ulimit -c
@@ -97,7 +97,7 @@ read-only
   run ! grep -E 'hush|marked-value' <<<"$(box_labels full@demo)"
   # A volume of ours goes with the sandbox.
   rmdir "$MNT/full@demo"
-  wait_for 30 no_containers
+  wait_for 90 no_containers
   is "$(volumes | grep -v agent)" "$before"
 }
 
@@ -111,7 +111,7 @@ same_networks() {
     "extra_hosts": ["far:10.1.2.3", "six=fd00::1"]}'
   mount_sbx "templates=$TEMPLATES"
   sandbox open@demo
-  wait_for 20 same_networks open@demo
+  wait_for 90 same_networks open@demo
   is "$(out open@demo 'grep ^nameserver /etc/resolv.conf; grep -E "far|six" /etc/hosts')" \
     $'nameserver 10.9.8.7\nnameserver 10.9.8.6\n10.1.2.3\tfar\nfd00::1\tsix'
   rmdir "$MNT/open@demo"
@@ -173,7 +173,7 @@ PY
     ! grep " /proc/" /proc/mounts')" $'/home:\nuser\n\n/usr:\n1'
   is "$(volumes_with which=ours | wc -l)" 1
   rmdir "$MNT/one@demo"
-  wait_for 30 no_containers
+  wait_for 90 no_containers
   is "$(volumes_with which=ours | wc -l)" 0
 }
 
@@ -233,7 +233,7 @@ ignored() {
   is "$(inspect net@demo '{{(index .NetworkSettings.Ports "82/udp" 0).HostPort}}')" "$a"
   [[ -z $range || $(inspect net@demo '{{(index .NetworkSettings.Ports "83/tcp" 0).HostPort}}') == @("$a"|"$b") ]]
   rmdir "$MNT/net@demo"
-  wait_for 30 no_containers
+  wait_for 90 no_containers
   volume_rm "kept-$NS" # it stayed
   dk network rm "net-$NS"
 }
@@ -256,7 +256,7 @@ ignored() {
       grep -E "$word" <<<"$(tail -n 1 "$MNT/.sandboxfs/errors")"
     fi
   done
-  wait_for 30 no_containers
+  wait_for 90 no_containers
 }
 
 @test "two hundred templates with a fault each: as many errors that name the key, and no sandbox" {
@@ -363,7 +363,7 @@ PY
   echo '{"hostname": "mine"}' | tee "$own"/{both,own}.json >/dev/null
   sbx_report_to_files
   export XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/config
-  is "$(unshare --mount --propagation private timeout -k 5 60 bash -euc 'mount --bind "$1" /etc
+  is "$(unshare --mount --propagation private timeout -k 5 300 bash -euc 'mount --bind "$1" /etc
     at=$2
     shift 2
     "$@" "$at" >&2 3>&- 4>&- &

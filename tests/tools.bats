@@ -159,7 +159,7 @@ last_is() {
     wait_for 60 grep -q "got $sig" "$ERR"
   done
   kill -TERM $PID
-  wait_for 20 engine_ended $PID
+  wait_for 90 engine_ended $PID
   wait $PID || status=$?
   PID=
   is "$status" 125

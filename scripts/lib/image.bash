@@ -111,8 +111,8 @@ image_debian() {
   mkdir -p "$cache"
   (
     flock 9
-    for _ in 1 2; do # a mirror may fail once
-      [[ -s $cache/$key.tar ]] || image_debian_make "$cache" "$suite" "$key" 9>&- || true
+    for _ in 1 2 3; do # a mirror may fail
+      [[ -s $cache/$key.tar ]] || image_debian_make "$cache" "$suite" "$key" 9>&- || sleep 20
     done
     [[ -s $cache/$key.tar ]]
   ) 9>"$cache/lock" || return 1

@@ -22,7 +22,7 @@ has() {
 # fails CMD...: it must not succeed, and must end by itself.
 fails() {
   local status=0
-  FAIL_WORDS=$(timeout 60 "$@" 2>&1) || status=$?
+  FAIL_WORDS=$(timeout 180 "$@" 2>&1) || status=$?
   ((status != 0 && status != 124)) || {
     echo "status $status from: $*; it said: $FAIL_WORDS"
     return 1

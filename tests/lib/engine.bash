@@ -68,7 +68,7 @@ engine_up() {
 # engine_kill: kill -9. What it does not end itself then is ended too, so that it can be started again.
 engine_kill() {
   kill -KILL "$(sbx_engine_pid "$SBX_ENGINE")"
-  wait_for 20 engine_is_gone
+  wait_for 90 engine_is_gone
   sbx_engine_killed "$SBX_ENGINE"
 }
 

@@ -57,7 +57,7 @@ sbx_start() {
     </dev/null >>"$SBX_LOG" 2>&1 3>&- 4>&- &
   SBX_PID[$mnt]=$!
   unset "SBX_KILLED[$mnt]"
-  wait_for 60 sbx_mounted_or_dead "$mnt" || true
+  wait_for 180 sbx_mounted_or_dead "$mnt" || true
   if ! sbx_is_mounted "$mnt"; then
     echo "no mount on $mnt; the daemon said:"
     cat "$SBX_LOG"
@@ -88,7 +88,7 @@ sbx_is_mounted() {
 # umount_sbx [MNT]: unmounts and waits for the daemon; true if it exited 0.
 umount_sbx() {
   local mnt=${1:-$MNT} status=0 patience=150
-  if ! wait_for 30 sbx_unmount "$mnt"; then
+  if ! wait_for 90 sbx_unmount "$mnt"; then
     echo "$mnt is busy:"
     sbx_users "$mnt"
     fusermount3 -u -z "$mnt" || umount -l "$mnt" || true
@@ -141,7 +141,7 @@ kill_daemon() {
 sandbox() {
   local dir=$MNT/$1
   mkdir "$dir" || return 1
-  if ! wait_for "${2:-60}" sbx_settled "$dir" || [[ $(cat "$dir/ctl/state") != running ]]; then
+  if ! wait_for "${2:-180}" sbx_settled "$dir" || [[ $(cat "$dir/ctl/state") != running ]]; then
     echo "sandbox $1 is $(cat "$dir/ctl/state"):"
     cat "$dir/ctl/error"
     return 1

@@ -53,7 +53,7 @@ user_run() {
 u() {
   local script=$1
   shift
-  (user_run timeout 60 bash -c "set -o pipefail; $script" u "$@")
+  (user_run timeout 300 bash -c "set -o pipefail; $script" u "$@")
 }
 
 user_mount() {
@@ -61,7 +61,7 @@ user_mount() {
   for option; do opts+=,$option; done
   (user_run "${UWRAP[@]}" "$U/top/${SANDBOXFS#"$SBX_TOP"/}" -f -o "$opts" "$UMNT" </dev/null >>"$ULOG" 2>&1 3>&- 4>&-) &
   UPID=$!
-  wait_for 30 user_answers_or_dead || true
+  wait_for 90 user_answers_or_dead || true
   ! engine_ended "$UPID" || {
     cat "$ULOG"
     return 1
@@ -75,7 +75,7 @@ user_answers_or_dead() {
 
 user_unmount() {
   local status=0
-  wait_for 30 u "fusermount3 -u \$M" && wait_for 30 engine_ended "$UPID" || return 1
+  wait_for 90 u "fusermount3 -u \$M" && wait_for 90 engine_ended "$UPID" || return 1
   wait "$UPID" || status=$?
   UPID=''
   ((status == 0)) || {
@@ -124,7 +124,7 @@ user_kill_boxes() {
     kill -KILL "$pid"
     wait_for 10 engine_ended "$pid" || true
     for group in /sys/fs/cgroup/{,*/}sandboxfs-*/"$(basename "${file%/status}")"; do
-      [[ ! -d $group ]] || wait_for 5 rmdir "$group" || true
+      [[ ! -d $group ]] || wait_for 10 rmdir "$group" || true
       rmdir "${group%/*}" 2>/dev/null || true
     done
   done
