@@ -11,6 +11,7 @@
 #include "agent/creds.h"
 #include "agent/handles.h"
 #include "agent/loop.h"
+#include "agent/pipe.h"
 #include "agent/told.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -34,6 +35,7 @@
 #define CLOSED_MAX   4096 /* files closed after writing, kept until the next barrier */
 #define WHO_MAX	     72	  /* numbers for one file that an event is looked at for */
 #define EXPECTED_MAX 512  /* own operations whose events have not been read */
+#define SEEN_MAX     4
 
 /* Who wants to know of a directory. */
 struct watcher {
@@ -551,17 +553,45 @@ static void flush_session(struct session *s, void *arg)
 	changes_flush(s);
 }
 
+/* Was the same file changed before, among the events of one drain? All of them had happened when it
+ * began, and it was looked at since. Not across a name that came or went. */
+static bool is_again(const struct inotify_event *ev, struct expected seen[SEEN_MAX], unsigned *n)
+{
+	const char *name = ev->len ? ev->name : "";
+	struct expected *e = &seen[*n % SEEN_MAX];
+
+	if (ev->mask != IN_MODIFY) {
+		if (ev->mask != IN_CLOSE_WRITE)
+			*n = 0;
+		return false;
+	}
+	for (unsigned i = 0; i < *n && i < SEEN_MAX; i++)
+		if (seen[i].wd == ev->wd && strcmp(seen[i].name, name) == 0)
+			return true;
+	e->wd = ev->wd;
+	snprintf(e->name, sizeof(e->name), "%s", name);
+	++*n;
+	return false;
+}
+
 static void drain(void)
 {
+	static struct expected seen[SEEN_MAX]; /* the loop's */
+	unsigned n_seen = 0;
 	_Alignas(struct inotify_event) char data[BUFFER];
 	const struct inotify_event *ev;
+	size_t left = pipe_waiting(source.fd);
 	ssize_t n;
 
-	while ((n = read(source.fd, data, sizeof(data))) > 0)
+	/* What is there now, and no more: a busy writer makes events as fast as they are read. */
+	while (left && (n = read(source.fd, data, sizeof(data))) > 0) {
+		left -= (size_t)n < left ? (size_t)n : left;
 		for (char *p = data; p < data + n; p += sizeof(*ev) + ev->len) {
 			ev = (const void *)p;
-			one_event(ev);
+			if (!is_again(ev, seen, &n_seen))
+				one_event(ev);
 		}
+	}
 	n_expected = 0; /* an operation's event is there when the operation returns */
 }
 

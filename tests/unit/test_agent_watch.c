@@ -5,6 +5,7 @@
 #include "test_agent_jobs.h"
 
 #include <stdarg.h>
+#include <sys/prctl.h>
 
 static struct agent a;
 static struct client c;
@@ -421,6 +422,43 @@ static void moved_out_of_sight(void)
 	CHECK(do_getattr(&c, n, 0, &attr) == 0 && attr.cache == PROTO_CACHE_ALL);
 }
 
+/* Changes as fast as they are made keep nobody from being answered. */
+static void a_busy_writer(void)
+{
+	struct proto_attr attr;
+	pid_t writer[3];
+	double t;
+	int fd;
+
+	put_file("busy", "x");
+	look("busy", &attr);
+	hear();
+	for (int i = 0; i < 3; i++) {
+		fflush(stdout);
+		writer[i] = fork();
+		if (writer[i])
+			continue;
+		fd = open(path("busy"), O_WRONLY);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		while (pwrite(fd, "y", 1, 0) == 1)
+			;
+		_exit(1);
+	}
+	t = seconds();
+	for (int i = 0; i < 100; i++) {
+		CHECK(do_open(&c, dummy, next_fh, PROTO_O_READ) == 0);
+		do_close(&c, next_fh++);
+	}
+	t = seconds() - t;
+	printf("# 100 opens beside them: %.3f s\n", t);
+	CHECK(t < 30);
+	for (int i = 0; i < 3; i++) {
+		kill(writer[i], SIGKILL);
+		CHECK(waitpid(writer[i], NULL, 0) == writer[i]);
+	}
+	hear();
+}
+
 static void start(void)
 {
 	struct proto_attr attr;
@@ -448,6 +486,7 @@ int main(void)
 	TEST(nothing_is_lost_with_a_connection);
 	TEST(too_many_are_all);
 	TEST(groups_of_the_caller);
+	TEST(a_busy_writer);
 	client_close(&c);
 	agent_clean(&a);
 	setenv("AGENT_WATCHES", "64", 1); /* of which one sandbox takes an eighth */
