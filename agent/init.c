@@ -38,6 +38,7 @@
 #define NODE_FDS     1024
 #define GRACE_MS     2000
 #define REAP_MS	     500 /* after KILL */
+#define REAP_BATCH   64
 #define EXIT_BY_TERM 143
 
 extern char **environ;
@@ -50,6 +51,7 @@ static struct {
 	int64_t kill_at_ms; /* after pre_stop; 0: not that far */
 	int64_t out_at_ms;  /* after KILL; 0: likewise */
 	bool childless;	    /* when it was last asked */
+	bool more_ended;    /* some are still to be reaped */
 	bool stop;
 } self;
 
@@ -84,19 +86,24 @@ static void fill_standard_fds(void)
 		close(fd);
 }
 
+/* Not all at once: they may end faster than they are reaped. tick() goes on with it. */
 static void reap(void)
 {
 	struct rusage ru;
-	int status;
-	pid_t pid;
+	int status, n = 0;
+	pid_t pid = 1;
 
-	while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED, &ru)) > 0) {
+	while (n < REAP_BATCH && (pid = wait4(-1, &status, WNOHANG | WUNTRACED, &ru)) > 0) {
+		n++;
 		if (!WIFSTOPPED(status))
 			roster_reaped(pid, status, &ru);
 		else if (roster_supervises(pid))
 			kill(pid, SIGCONT); /* else nobody hears of its job's end */
 	}
 	self.childless = pid < 0 && errno == ECHILD;
+	self.more_ended = pid > 0;
+	if (n)
+		roster_have_reaped();
 }
 
 static void end_jobs(void)
@@ -145,10 +152,17 @@ static int sooner(int a, int b)
 
 static int tick(void *arg)
 {
-	int left = sooner(sooner(roster_tick(), locks_tick()), sessions_expire());
+	int left;
 
 	(void)arg;
+	if (self.more_ended) {
+		creds_own();
+		reap();
+	}
+	left = sooner(sooner(roster_tick(), locks_tick()), sessions_expire());
 	left = sooner(sooner(left, setup_tick()), idle_tick());
+	if (self.more_ended)
+		left = 0;
 	if (self.stopping && !self.kill_at_ms && !setup_stopping()) {
 		creds_own();
 		end_jobs();

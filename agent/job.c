@@ -126,11 +126,17 @@ int job_signal(const struct job *j, int sig, int *refused)
 	return j->supervisor || (j->orphaned && j->pid) ? tree_signal(&t, sig, refused) : 0;
 }
 
+/* Where one could not look (no descriptors), it does. */
+static bool is_there(int found)
+{
+	return found > 0 || (found < 0 && found != -ENOENT);
+}
+
 bool job_lives(const struct job *j)
 {
 	int unused;
 
-	return j->supervisor || (j->orphaned && job_signal(j, 0, &unused) > 0);
+	return j->supervisor || (j->orphaned && is_there(job_signal(j, 0, &unused)));
 }
 
 bool job_may_live(const struct job *j)
@@ -138,7 +144,7 @@ bool job_may_live(const struct job *j)
 	struct tree t = {j->supervisor, j->pid, roster_may_be_stray, j};
 	int unused;
 
-	return j->supervisor || (j->orphaned && j->pid && tree_signal(&t, 0, &unused) > 0);
+	return j->supervisor || (j->orphaned && j->pid && is_there(tree_signal(&t, 0, &unused)));
 }
 
 int job_kill(struct job *j)
@@ -212,7 +218,7 @@ static void job_drain(struct job *j)
 /* Nothing of its tree is left, perhaps: what waited for that. */
 static void job_settle(struct job *j)
 {
-	if (job_lives(j) || j->ending)
+	if (j->ending || job_lives(j))
 		return;
 	if (j->result == PROTO_RESULT_RUNNING) {
 		if (j->exited)
@@ -329,7 +335,8 @@ static void supervisor_gone(struct job *j, bool killed)
 {
 	siginfo_t si = {0};
 
-	j->orphaned = killed;
+	/* Also of one that somebody made exit. */
+	j->orphaned = killed || !(j->exited || job_has_ended(j));
 	if (j->exited || job_has_ended(j))
 		return;
 	if (j->pid && waitid(P_PID, (id_t)j->pid, &si, WEXITED | WNOHANG | WNOWAIT) == 0)

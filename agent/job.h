@@ -12,7 +12,8 @@ struct launch_config;
 
 struct job {
 	struct source report; /* first: a source is its job. fd -1: no supervisor (any more) */
-	struct job *next;     /* newest first */
+	struct job *next;     /* older; the newest is first */
+	struct job *prev;     /* newer */
 	uint64_t num;
 	uint64_t born;			/* jobs in the order of their making, over all lives */
 	uint64_t ended;			/* and of their ending, in this life */

@@ -24,7 +24,8 @@
 
 int roster_fd = -1;
 
-static struct job *jobs;   /* newest first */
+static struct job *jobs;   /* newest first, */
+static struct job *oldest; /* and the last of them */
 static struct job *buried; /* freed when no event can name them any more */
 static struct ledger_next next = {.numbered = 1, .named = PROTO_JOB_NAMED, .born = 1};
 static uint64_t emptied; /* the newest foreground job that was opened and came to nothing */
@@ -116,7 +117,9 @@ int roster_free_slot(void)
 
 static void add(struct job *j)
 {
+	j->prev = NULL;
 	j->next = jobs;
+	*(jobs ? &jobs->prev : &oldest) = j;
 	jobs = j;
 	if (j->name)
 		n_named++;
@@ -167,32 +170,19 @@ struct job *roster_new(uint64_t num, const char *name, const struct settings *se
 
 void roster_each(void (*fn)(struct job *j, void *arg), void *arg)
 {
-	struct job *first = NULL, *j, *after;
+	struct job *j, *before;
 
-	/* Turned around, and back: newest first is what everything else wants. */
-	for (j = jobs; j; j = after) {
-		after = j->next;
-		j->next = first;
-		first = j;
-	}
-	jobs = NULL;
-	for (j = first; j; j = after) {
-		after = j->next;
+	for (j = oldest; j; j = before) {
+		before = j->prev;
 		if (!j->dropping)
 			fn(j, arg);
-		j->next = jobs;
-		jobs = j;
 	}
 }
 
 void roster_bury(struct job *j)
 {
-	struct job **at;
-
-	for (at = &jobs; *at && *at != j; at = &(*at)->next)
-		;
-	if (*at)
-		*at = j->next;
+	*(j->prev ? &j->prev->next : &jobs) = j->next;
+	*(j->next ? &j->next->prev : &oldest) = j->prev;
 	if (j->name)
 		n_named--;
 	waiter_answer(&j->starters, j, ESRCH);
@@ -255,18 +245,18 @@ void roster_ended(struct job *j)
 
 bool roster_drop_oldest(void)
 {
-	struct job *oldest = NULL;
+	struct job *first = NULL;
 	unsigned n = 0; /* the last one stays */
 
 	for (struct job *j = jobs; j; j = j->next) {
 		if (!roster_may_go(j))
 			continue;
 		n++;
-		if (!oldest || j->ended < oldest->ended)
-			oldest = j;
+		if (!first || j->ended < first->ended)
+			first = j;
 	}
 	if (n > 1)
-		job_drop(oldest);
+		job_drop(first);
 	return n > 1;
 }
 
@@ -292,6 +282,12 @@ void roster_reaped(pid_t pid, int status, const struct rusage *ru)
 		if (job_reaped(j, pid, status, ru))
 			break;
 	}
+}
+
+void roster_have_reaped(void)
+{
+	struct job *j;
+
 	/* When all of an orphaned session has gone, its number may become somebody else's. Not
 	 * while there is what may be its: that would seem to be another's then. */
 	for (j = jobs; j; j = j->next)
@@ -325,16 +321,18 @@ static bool is_orphaned(const struct job *j)
 	if (j->orphaned || !j->supervisor)
 		return j->orphaned;
 	return waitid(P_PID, (id_t)j->supervisor, &si, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-	       si.si_pid && si.si_code != CLD_EXITED;
+	       si.si_pid && (si.si_code != CLD_EXITED || !(j->exited || job_has_ended(j)));
 }
 
 /* All that is left of where it came from is that it cannot be older than its job. */
 bool roster_is_stray(const void *job, pid_t pid, pid_t sid, uint64_t start)
 {
+	if (!roster_may_be_stray(job, pid, sid, start))
+		return false;
 	for (const struct job *j = jobs; j; j = j->next)
 		if (j != job && start >= j->began && is_orphaned(j))
 			return false;
-	return roster_may_be_stray(job, pid, sid, start);
+	return true;
 }
 
 bool roster_may_be_stray(const void *job, pid_t pid, pid_t sid, uint64_t start)

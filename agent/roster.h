@@ -43,6 +43,7 @@ void roster_due(int64_t at);
 void roster_unpark(struct conn *c, uint64_t id);
 /* A child of the agent itself has ended: a supervisor, or what a killed one left to us. */
 void roster_reaped(pid_t pid, int status, const struct rusage *ru);
+void roster_have_reaped(void);	   /* some of these: what has become of the orphaned jobs? */
 bool roster_is_ending(void);	   /* is the output of one that has exited still being stored? */
 bool roster_supervises(pid_t pid); /* is it some job's supervisor? */
 /* For a struct tree of an orphaned job: is a child of ours one that has left its session? Where it

@@ -74,6 +74,7 @@ static int scan(int proc_fd, struct procs *all)
 	_Alignas(8) uint8_t batch[8192];
 	struct proc p;
 	ssize_t n;
+	int ret;
 
 	all->n = 0;
 	if (lseek(proc_fd, 0, SEEK_SET) < 0)
@@ -83,11 +84,13 @@ static int scan(int proc_fd, struct procs *all)
 			const struct sys_dirent *d = (const void *)(batch + at);
 
 			at += d->reclen;
-			if (!isdigit((unsigned char)d->name[0]) ||
-				read_proc(proc_fd, d->name, &p) < 0)
+			if (!isdigit((unsigned char)d->name[0]))
 				continue;
-			if (add(all, &p) < 0)
-				return -ENOMEM;
+			ret = read_proc(proc_fd, d->name, &p);
+			if (ret == 0)
+				ret = add(all, &p);
+			if (ret == -EMFILE || ret == -ENFILE || ret == -ENOMEM)
+				return ret; /* others are gone, or nobody's */
 		}
 	return n < 0 ? -errno : 0;
 }
