@@ -11,8 +11,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
-static struct work *first, **last = &first; /* protected by lock, as the next two */
-static unsigned n_threads, n_idle;
+static struct work *first, **last = &first; /* protected by lock, as the next three */
+static unsigned n_threads, n_idle, n_queued;
 
 static void *work(void *arg)
 {
@@ -28,6 +28,7 @@ static void *work(void *arg)
 		}
 		w = first;
 		first = w->next;
+		n_queued--;
 		if (!first)
 			last = &first;
 		pthread_mutex_unlock(&lock);
@@ -60,9 +61,11 @@ void workers_add(struct work *w)
 
 	w->next = NULL;
 	pthread_mutex_lock(&lock);
-	if (!n_idle && n_threads < WORKERS_MAX && start_one() < 0 && !n_threads)
+	/* One that was woken for another's work counts as idle until it runs. */
+	if (n_queued >= n_idle && n_threads < WORKERS_MAX && start_one() < 0 && !n_threads)
 		alone = true; /* pids.max: then the loop does it itself */
 	if (!alone) {
+		n_queued++;
 		*last = w;
 		last = &w->next;
 		pthread_cond_signal(&more);
