@@ -69,6 +69,7 @@ struct output {
 
 	struct output *next_active; /* the thread's, as all that follows */
 	bool active;
+	unsigned told_in; /* the last round with an event of its */
 	struct pipe_end end[2];
 	struct store store;
 };
@@ -82,6 +83,7 @@ static _Atomic(struct post *) more;   /* the same for anything of a watched one 
 static int wake_fd = -1, epoll_fd = -1, inotify_fd = -1; /* constant after output_init(), */
 static size_t page;					 /* as this */
 static struct output *active; /* the thread's: those with something in a pipe, perhaps */
+static unsigned round_now;    /* the thread's: counts pump() */
 
 static void end_close(struct pipe_end *e)
 {
@@ -165,6 +167,7 @@ static size_t take_told(void)
 		if (pipe_waiting(e->fd))
 			take(e);
 		e->early = false;
+		e->o->told_in = round_now;
 	}
 	return n > 0 ? (size_t)n : 0;
 }
@@ -183,27 +186,29 @@ static bool take_all_told(bool ordered)
 	return took;
 }
 
-static bool told_within(int64_t ns)
+/* Is there an event of o's soon? */
+static bool told_within(const struct output *o, int64_t ns)
 {
 	int64_t until = clock_ns() + ns;
 
-	do
-		if (take_told())
+	do {
+		take_told();
+		if (o->told_in == round_now)
 			return true;
-	while (clock_ns() < until);
+	} while (clock_ns() < until);
 	return false;
 }
 
-/* What lies in e without an event: a page of a long write, or something silent? `busy`: there were
- * events of others; then only the latter. */
-static bool take_untold(struct pipe_end *e, const struct pipe_end *other, bool busy)
+/* What lies in e without an event: a page of a long write, or something silent? In a round with
+ * events of the same output only the latter. */
+static bool take_untold(struct pipe_end *e, const struct pipe_end *other)
 {
 	if (!e->since_ns || e->fd < 0)
 		return false;
 	if (e->wd >= 0 && clock_ns() - e->since_ns < SILENT_NS) {
-		if (busy || e->seen < page)
+		if (e->o->told_in == round_now || e->seen < page)
 			return false; /* its event comes */
-		if (other->used && told_within(e->early ? WAIT_NEXT_NS : WAIT_FIRST_NS))
+		if (other->used && told_within(e->o, e->early ? WAIT_NEXT_NS : WAIT_FIRST_NS))
 			return true;
 	}
 	e->early = true;
@@ -224,18 +229,19 @@ static void look(struct pipe_end *e)
  * belongs to a write that is not over, and so is the latest of its process. */
 static bool pump(void)
 {
-	bool took, busy;
+	bool took;
 	struct output *o;
 
+	round_now++;
 	for (o = active; o; o = o->next_active)
 		for (int i = 0; i < 2; i++)
 			look(&o->end[i]);
-	took = busy = take_all_told(false);
+	took = take_all_told(false);
 	if (atomic_load(&has_orders))
 		return took;
 	for (o = active; o; o = o->next_active)
 		for (int i = 0; i < 2; i++)
-			if (take_untold(&o->end[i], &o->end[!i], busy))
+			if (take_untold(&o->end[i], &o->end[!i]))
 				took = true;
 	return took;
 }
@@ -285,8 +291,10 @@ static void settle(void)
 		for (int i = 0; i < 2; i++) {
 			struct pipe_end *e = &o->end[i];
 
-			while (e->hung_up && e->terminal && take(e))
-				;
+			for (size_t left = TERMINAL_MAX, got; e->hung_up && e->terminal && left;
+				left -= got < left ? got : left)
+				if (!(got = take(e)))
+					break;
 			if (e->hung_up && !pipe_waiting(e->fd))
 				end_close(e);
 		}
