@@ -6,7 +6,6 @@
 #include "agent/input.h"
 #include "agent/ledger.h"
 #include "agent/roster.h"
-#include "agent/spare.h"
 #include "common/cleanup.h"
 
 #include <fcntl.h>
@@ -448,7 +447,6 @@ int jobs_init(int state_fd, const struct launch_config *cfg)
 		return -errno;
 	ret = roster_load(fd);
 	load_ctl();
-	spare_make(fd);
 	if (!ret)
 		ret = output_init();
 	budget_init();

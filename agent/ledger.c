@@ -47,11 +47,13 @@ void ledger_remove(int jobs_fd, uint64_t num)
 	cleanup_close int fd = ledger_dir(jobs_fd, num, false);
 	char name[24];
 
+	dir_name(num, name);
+	if (fd == -ENOTDIR || fd == -ELOOP)
+		unlinkat(jobs_fd, name, 0); /* nothing of ours */
 	if (fd < 0)
 		return;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		unlinkat(fd, files[i], 0);
-	dir_name(num, name);
 	unlinkat(jobs_fd, name, AT_REMOVEDIR);
 }
 
@@ -66,6 +68,11 @@ int ledger_make(int jobs_fd, struct job *j)
 	dir_name(j->num, name);
 	spare = spare_take(jobs_fd, name) == 0;
 	dir = ledger_dir(jobs_fd, j->num, !spare);
+	if (dir < 0 && spare) { /* no directory: somebody else's */
+		ledger_remove(jobs_fd, j->num);
+		spare = false;
+		dir = ledger_dir(jobs_fd, j->num, true);
+	}
 	if (dir < 0)
 		return dir;
 	/* As spare.c makes it. */

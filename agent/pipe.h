@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* A FIFO without a name, made in memory or else in dir_fd, that holds one packet of up to a page. The
- * writing end, or -errno; *in is the reading one, which never blocks. */
+/* A FIFO without a name, made in memory or else in dir_fd, that holds one packet of up to a page.
+ * The writing end, or -errno; *in is the reading one, which never blocks. */
 int pipe_fifo(int dir_fd, size_t page, int *in);
 /* The same as an ordinary pipe. */
 int pipe_plain(int *in);
