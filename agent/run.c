@@ -161,6 +161,10 @@ static void __attribute__((noreturn)) command(const struct run_spec *spec, int r
 		fail(report, errno, RUN_STAGE_FORK);
 	if (spec->script >= 0 && dup2(spec->script, RUN_SCRIPT_FD) < 0)
 		fail(report, errno, RUN_STAGE_FORK);
+	/* Until the exec closes them it may wait for long, for a directory that is far away;
+	 * others' pipes would stay open for so long. */
+	sys_close_range(spec->script >= 0 ? RUN_SCRIPT_FD + 1 : 3, (unsigned)report - 1);
+	sys_close_range((unsigned)report + 1, UINT_MAX);
 	if (spec->terminal && ioctl(0, TIOCSCTTY, 0) < 0)
 		fail(report, errno, RUN_STAGE_FORK);
 	umask(022);
