@@ -128,7 +128,9 @@ static void punch(struct store *s, unsigned i, uint64_t size, struct store_info 
 	publish(s, info);
 	if (fallocate(s->fd[i], FALLOC_PUNCH | FALLOC_KEEP, (off_t)from, (off_t)(to - from)) < 0) {
 		*info = before;
-		cut(s, i, size, info);
+		/* Else it may go another time: a full disk has room again. */
+		if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)
+			cut(s, i, size, info);
 		return;
 	}
 	if (from == head)
