@@ -23,7 +23,7 @@
 #define NEXT_FILE "next"
 
 static const char *const files[] = {"command", "stdin", "stdout", "stderr", "output", "settings",
-	"settings.new", "meta", "fifo"};
+	"settings.new", "meta", "meta.new", "fifo"};
 
 static void dir_name(uint64_t num, char name[24])
 {

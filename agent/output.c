@@ -52,6 +52,8 @@ struct pipe_end {
 	unsigned stream;
 	int fd, wd;	  /* -1: closed; not watched */
 	bool early;	  /* a packet was taken without its event, which may still come */
+	bool owed;	  /* the same of a whole write: its event is not the next packet's */
+	bool skipped;	  /* such an event has come */
 	bool used;	  /* something has come */
 	bool hung_up;	  /* nobody can write any more */
 	bool terminal;	  /* a terminal's master: no packets, no count of what waits */
@@ -164,9 +166,10 @@ static size_t take_told(void)
 		at += (ssize_t)(sizeof(*ev) + ev->len);
 		if (!e)
 			continue;
-		if (pipe_waiting(e->fd))
+		e->skipped = e->owed;
+		if (!e->owed && pipe_waiting(e->fd))
 			take(e);
-		e->early = false;
+		e->early = e->owed = false;
 		e->o->told_in = round_now;
 	}
 	return n > 0 ? (size_t)n : 0;
@@ -200,18 +203,22 @@ static bool told_within(const struct output *o, int64_t ns)
 }
 
 /* What lies in e without an event: a page of a long write, or something silent? In a round with
- * events of the same output only the latter. */
-static bool take_untold(struct pipe_end *e, const struct pipe_end *other)
+ * events of the same output only the latter. `now`: when the events were read. */
+static bool take_untold(struct pipe_end *e, const struct pipe_end *other, int64_t now)
 {
 	if (!e->since_ns || e->fd < 0)
 		return false;
-	if (e->wd >= 0 && clock_ns() - e->since_ns < SILENT_NS) {
+	if (e->wd >= 0 && now - e->since_ns < SILENT_NS) {
 		if (e->o->told_in == round_now || e->seen < page)
 			return false; /* its event comes */
 		if (other->used && told_within(e->o, e->early ? WAIT_NEXT_NS : WAIT_FIRST_NS))
 			return true;
 	}
 	e->early = true;
+	/* One event too many was passed over before: this packet's own, so none is owed for it. */
+	if (e->wd >= 0 && e->seen < page)
+		e->owed = !e->skipped;
+	e->skipped = false;
 	return take(e) > 0;
 }
 
@@ -229,19 +236,21 @@ static void look(struct pipe_end *e)
  * belongs to a write that is not over, and so is the latest of its process. */
 static bool pump(void)
 {
-	bool took;
 	struct output *o;
+	int64_t now;
+	bool took;
 
 	round_now++;
 	for (o = active; o; o = o->next_active)
 		for (int i = 0; i < 2; i++)
 			look(&o->end[i]);
+	now = clock_ns(); /* what has no event after this has lain there without one for so long */
 	took = take_all_told(false);
 	if (atomic_load(&has_orders))
 		return took;
 	for (o = active; o; o = o->next_active)
 		for (int i = 0; i < 2; i++)
-			if (take_untold(&o->end[i], &o->end[!i]))
+			if (take_untold(&o->end[i], &o->end[!i], now))
 				took = true;
 	return took;
 }

@@ -191,11 +191,11 @@ void roster_bury(struct job *j)
 	if (j->num + 1 == next.named || j->num + 1 == next.numbered)
 		ledger_save_next(roster_fd, &next);
 	ledger_remove(roster_fd, j->num);
+	job_close_report(j); /* somebody may still have its other end open */
 	waiter_answer(&j->droppers, j, 0);
 	input_free(steal_ptr(&j->input));
 	if (j->output)
 		output_put(j->output, true);
-	job_close_report(j); /* somebody may still have its other end open */
 	j->next = buried;
 	buried = j;
 }
@@ -321,7 +321,7 @@ static bool is_orphaned(const struct job *j)
 	if (j->orphaned || !j->supervisor)
 		return j->orphaned;
 	return waitid(P_PID, (id_t)j->supervisor, &si, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-	       si.si_pid && (si.si_code != CLD_EXITED || !(j->exited || job_has_ended(j)));
+	       si.si_pid && (si.si_code != CLD_EXITED || si.si_status);
 }
 
 /* All that is left of where it came from is that it cannot be older than its job. */
