@@ -297,7 +297,8 @@ drawn_by_top() {
   local want
   terminal "$TOOLS/sandboxfs-shell $MNT/deb@box"
   until_shows '#'
-  tm send-keys 'vim.tiny -u NONE -N +startinsert file' Enter
+  # Without questions to the terminal: vim shows no mode when an answer comes at the wrong moment.
+  tm send-keys 'vim.tiny -u NONE -N --cmd "set t_RV= t_u7=" +startinsert file' Enter
   until_shows '-- INSERT --'
   tm send-keys 'hello there' Enter 'second line' Escape ':1' Enter 'x:w' Enter
   until_shows 'written'

@@ -12,22 +12,29 @@
 
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 static jmp_buf check_out;
 static unsigned check_count, check_failed;
+static int check_inside; /* of a TEST */
 
 static inline __attribute__((noreturn)) void check_fail(
 	const char *file, int line, const char *what)
 {
 	printf("# %s:%d: not so: %s\n", file, line, what);
+	if (!check_inside) {
+		printf("not ok %u - outside of a test\n", check_count + 1);
+		exit(1);
+	}
 	longjmp(check_out, 1);
 }
 
 static inline void check_run(const char *name, void (*test)(void))
 {
 	check_count++;
+	check_inside = 1;
 	if (setjmp(check_out) == 0) {
 		test();
 		printf("ok %u - %s\n", check_count, name);
@@ -35,6 +42,7 @@ static inline void check_run(const char *name, void (*test)(void))
 		check_failed++;
 		printf("not ok %u - %s\n", check_count, name);
 	}
+	check_inside = 0;
 	fflush(stdout);
 }
 

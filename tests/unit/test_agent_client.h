@@ -133,8 +133,11 @@ UNUSED static int agent_stop(struct agent *a)
 {
 	int status = 0;
 
+	if (a->pid <= 0)
+		return 0; /* it had ended before, and the number may be another's */
 	kill(a->pid, SIGTERM);
 	waitpid(a->pid, &status, 0);
+	a->pid = 0;
 	return status;
 }
 

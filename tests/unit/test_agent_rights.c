@@ -273,7 +273,7 @@ static void without_capabilities(void)
 /* Signals to another user's processes do nothing, and that is said. */
 static void without_kill(void)
 {
-	const struct set sets[] = {{PROTO_SET_TIMEOUT, "0.2"}, {0}};
+	const struct set sets[] = {{PROTO_SET_TIMEOUT, "1.5"}, {0}};
 	struct space s = many;
 	struct proto_job j;
 	struct client c;
@@ -290,7 +290,7 @@ static void without_kill(void)
 	CHECK(do_job_wait(&c, job, false, &j) == 0 && j.result == PROTO_RESULT_SUCCESS);
 	CHECK_STR(j.words, "");
 	proto_job_fini(&j);
-	job = start_named(&c, "late", "sleep 3", sets);
+	job = start_named(&c, "late", "sleep 6", sets);
 	CHECK(do_job_wait(&c, job, false, &j) == 0 && j.result == PROTO_RESULT_TIMEOUT);
 	CHECK(strstr(j.words, "no capability KILL"));
 	proto_job_fini(&j);

@@ -273,6 +273,7 @@ int main(void)
 	if (!may_test())
 		return 77;
 	mark_ours();
+	unsetenv("TERM"); /* a terminal has one all the same */
 	agent_start(&a, "0");
 	client_open(&c, &a, "stdin");
 	TEST(of_the_next_command);
