@@ -17,6 +17,7 @@
 #include "agent/ps.h"
 #include "agent/rights.h"
 #include "agent/roster.h"
+#include "agent/run.h"
 #include "agent/server.h"
 #include "agent/setup.h"
 #include "agent/stats.h"
@@ -132,6 +133,7 @@ static int init_signals(void)
 {
 	sigset_t set;
 
+	run_init();
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);

@@ -289,7 +289,9 @@ static void on_report(struct job *j, const struct run_report *r)
 	switch (r->kind) {
 	case RUN_STARTED:
 		j->pid = r->value;
+		ledger_save(roster_fd, j);
 		waiter_answer(&j->starters, j, 0);
+		spare_make(roster_fd);
 		break;
 	case RUN_FAILED:
 		on_failed(j, r);
@@ -395,8 +397,6 @@ void job_start(struct job *j, bool argv, const struct launch_config *config)
 		job_name(j, name);
 		ps_add(j->supervisor, name);
 		set_deadlines(j);
-		ledger_save(roster_fd, j);
-		spare_make(roster_fd);
 		j->report.ready = report_ready;
 		if (loop_add(&j->report, EPOLLIN) < 0)
 			log_error("job %llu: no report", (unsigned long long)j->num);

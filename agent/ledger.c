@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Jobs on the state volume: DIR/jobs/NUMBER/{command,stdout,stderr,output,meta}. `meta` is written
- * at the start (so that an interrupted job is known as lost) and at the end. Loop's thread.
+ * at the start (so that an interrupted job is known as lost) and at the end. Loop's thread; a
+ * worker removes what nobody asks for.
  */
 #include "agent/ledger.h"
 
+#include "agent/creds.h"
 #include "agent/spare.h"
 #include "agent/state_file.h"
 #include "agent/sys.h"
+#include "agent/workers.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 
@@ -55,6 +58,33 @@ void ledger_remove(int jobs_fd, uint64_t num)
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		unlinkat(fd, files[i], 0);
 	unlinkat(jobs_fd, name, AT_REMOVEDIR);
+}
+
+struct removal {
+	struct work work;
+	int jobs_fd;
+	uint64_t num;
+};
+
+static void remove_it(struct work *w)
+{
+	struct removal *r = (struct removal *)w;
+
+	creds_own();
+	ledger_remove(r->jobs_fd, r->num);
+	free(r);
+}
+
+void ledger_remove_behind(int jobs_fd, uint64_t num)
+{
+	struct removal *r = malloc(sizeof(*r));
+
+	if (!r) {
+		ledger_remove(jobs_fd, num);
+		return;
+	}
+	*r = (struct removal){.work.run = remove_it, .jobs_fd = jobs_fd, .num = num};
+	workers_add(&r->work);
 }
 
 int ledger_make(int jobs_fd, struct job *j)

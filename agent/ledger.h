@@ -15,6 +15,8 @@ int ledger_make(int jobs_fd, struct job *j);
 void ledger_save(int jobs_fd, const struct job *j);
 void ledger_save_next(int jobs_fd, const struct ledger_next *next);
 void ledger_remove(int jobs_fd, uint64_t num);
+/* The same by a worker: whoever waits for a command's end is not to wait for that. */
+void ledger_remove_behind(int jobs_fd, uint64_t num);
 /* Calls each() for every job found, oldest first; each() takes it over. */
 int ledger_load(int jobs_fd, void (*each)(struct job *j), struct ledger_next *next);
 

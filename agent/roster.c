@@ -190,7 +190,10 @@ void roster_bury(struct job *j)
 	/* The highest number goes: nobody else would know that it was given. */
 	if (j->num + 1 == next.named || j->num + 1 == next.numbered)
 		ledger_save_next(roster_fd, &next);
-	ledger_remove(roster_fd, j->num);
+	if (j->droppers)
+		ledger_remove(roster_fd, j->num);
+	else
+		ledger_remove_behind(roster_fd, j->num);
 	job_close_report(j); /* somebody may still have its other end open */
 	waiter_answer(&j->droppers, j, 0);
 	input_free(steal_ptr(&j->input));

@@ -44,19 +44,25 @@ static void fail(int fd, int code, enum run_stage stage)
 	_exit(127);
 }
 
-/* Default dispositions but for those in `ignore`; nothing blocked. */
-static void reset_signals(bool ignore)
+void run_init(void)
 {
-	static const int deaf[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2,
-		SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU};
-	struct sigaction sa = {.sa_handler = SIG_DFL};
-	sigset_t none;
+	const struct sigaction sa = {.sa_handler = SIG_DFL};
 
 	for (int sig = 1; sig < 65; sig++)
 		if (sig != SIGKILL && sig != SIGSTOP)
 			sigaction(sig, &sa, NULL);
-	sa.sa_handler = SIG_IGN;
-	for (size_t i = 0; ignore && i < sizeof(deaf) / sizeof(deaf[0]); i++)
+}
+
+/* Default dispositions, or what a supervisor ignores; nothing blocked. The agent ignores SIGPIPE
+ * alone, which is among these. */
+static void reset_signals(bool ignore)
+{
+	static const int deaf[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2,
+		SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU};
+	const struct sigaction sa = {.sa_handler = ignore ? SIG_IGN : SIG_DFL};
+	sigset_t none;
+
+	for (size_t i = 0; i < sizeof(deaf) / sizeof(deaf[0]); i++)
 		sigaction(deaf[i], &sa, NULL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);

@@ -33,6 +33,8 @@ struct run_report {
 	uint64_t user_us, system_us, peak_kib; /* ENDED */
 };
 
+/* Once, before any other: what commands inherit of us is the default, whoever started us. */
+void run_init(void);
 /* Forks. *report: read struct run_report from it; its end is the supervisor's end, which comes when
  * every descendant has ended. The supervisor's pid, or -errno. */
 pid_t run_start(const struct run_spec *spec, int *report);

@@ -19,25 +19,28 @@ at_least() {
   awk -v r="$(ratio "$1")" "BEGIN { exit !(r >= $2) }"
 }
 
-# promised: whether the numbers are those that were promised. (The aim is 3 ms more than inside, which a machine where docker
-# exec takes 60 ms has; where that takes 75 it is 4. The limit is for slow machines: the numbers are printed.)
+# promised: whether the numbers are those that were promised: 3 ms more than inside, on a machine where docker exec takes
+# 65 ms, and on a slower one as much more as that takes more.
 promised() {
   at_least exec 15 &&
-    awk -v ours="$(ms exec)" -v inside="$(ms exec.inside)" 'BEGIN { exit !(ours - inside < 6) }' &&
+    awk -v ours="$(ms exec)" -v inside="$(ms exec.inside)" -v docker="$(ms exec.docker)" 'BEGIN {
+      limit = docker > 65 ? 3 * docker / 65 : 3
+      printf "# exec is %.3f ms more than inside; the limit is %.3f\n", ours - inside, limit
+      exit !(ours - inside < limit) }' >&3 &&
     at_least file_1k 10 && at_least first_exec 0.5
 }
 
-@test "a command by ctl/exec is fifteen times faster than docker exec, and some ms slower than one inside" {
+@test "a command by ctl/exec is fifteen times faster than docker exec, and 3 ms slower than one inside" {
   local try
   mount_sbx
-  # What else the machine does is no cost of ours: one run of six must show it.
-  for try in {1..6}; do
+  # What else the machine does is no cost of ours: one run of ten must show it.
+  for try in {1..10}; do
     "$SBX_TOP/tests/bench/bench.sh" "$MNT" "$(engine_host "$SBX_ENGINE")" busybox:test | tee "$BATS_TEST_TMPDIR/bench"
     sed "s/^/# $try: /" "$BATS_TEST_TMPDIR/bench" >&3
-    ! promised || break
+    ! promised || return 0
     sleep 5
   done
-  promised
+  false
 }
 
 @test "files through the mount beside other file systems" {
