@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -219,11 +220,44 @@ static void put_value(struct buf *frame, const struct inode *i, const char *text
 	wire_bytes(frame, text, n && text[n - 1] == '\n' ? n - 1 : n);
 }
 
+/* On a locked mount nobody widens what the template allows: a user who is not root becomes no
+ * other, and a timeout is not made longer. What is no value the agent refuses. */
+static bool widens(const struct inode *i, const char *text, size_t n, struct err *err)
+{
+	struct sandbox_info s;
+	char value[32];
+	double ms;
+
+	if (!i->fs->options->locked)
+		return false;
+	n -= n && text[n - 1] == '\n';
+	sandbox_numbers(i->sb, &s);
+	if (i->which == CTL_USER && n && (s.uid || !s.epoch))
+		return err_set(
+			err, EPERM, "the mount is locked: commands run as the template's user");
+	if (i->which != CTL_TIMEOUT || !n || !s.timeout_ms)
+		return false;
+	snprintf(value, sizeof(value), "%.*s", (int)n, text);
+	if (value[strspn(value, "0123456789.")])
+		return false;
+	ms = n < sizeof(value) ? strtod(value, NULL) * 1000 : 0;
+	if (ms > 0 && ms <= (double)s.timeout_ms)
+		return false;
+	return err_set(err, EPERM, "the mount is locked: the template's timeout is %g s",
+		(double)s.timeout_ms / 1000);
+}
+
+/* NULL: it has been answered. */
 static struct op *set(fuse_req_t req, struct inode *i, const char *text, size_t n,
 	enum op_outcome (*reply)(struct op *op, fuse_req_t req, struct wire_in *body))
 {
-	struct op *op = op_new(req, i, PROTO_JOB_SET, reply);
+	struct err err = {0};
+	struct op *op = NULL;
 
+	if (widens(i, text, n, &err))
+		ctl_fail(req, i, &err);
+	else
+		op = op_new(req, i, PROTO_JOB_SET, reply);
 	if (op) {
 		op->failed = ctl_failed;
 		op->call.repeat = true;

@@ -36,6 +36,7 @@ struct policy policy_read(const char *config)
 
 	p.idle_ms = milliseconds(x, "idle_timeout");
 	p.ttl_ms = milliseconds(x, "ttl");
+	p.timeout_ms = milliseconds(x, "timeout");
 	j = cJSON_GetObjectItemCaseSensitive(x, "idle_action");
 	if (cJSON_IsString(j) && strcmp(j->valuestring, "stop") == 0)
 		p.idle_action = SPEC_IDLE_STOP;

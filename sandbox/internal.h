@@ -20,7 +20,7 @@ struct tunnel;	/* a connection to one: tunnel.c */
 struct policy {
 	bool known; /* it was read */
 	bool pre_stop;
-	uint64_t idle_ms, ttl_ms; /* 0: none */
+	uint64_t idle_ms, ttl_ms, timeout_ms; /* 0: none */
 	enum spec_idle idle_action;
 };
 

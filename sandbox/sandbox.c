@@ -271,6 +271,7 @@ static struct sandbox_info numbers(const struct sandbox *sb)
 		.epoch = sb->epoch,
 		.uid = sb->uid,
 		.gid = sb->gid,
+		.timeout_ms = sb->policy.timeout_ms,
 		.owner = sb->owner,
 		.created = sb->created,
 	};

@@ -55,9 +55,10 @@ void sandbox_post(struct sandbox *sb, uint32_t epoch, const struct buf *frame);
 /* A copy of what there is to know; sandbox_info_fini frees it. */
 struct sandbox_info {
 	enum sandbox_state state;
-	bool removed;	   /* only the empty directories of a removed one are left */
-	uint32_t epoch;	   /* of the nodes and handles that its agent knows; 0: never connected */
-	uint32_t uid, gid; /* its user, once it was connected */
+	bool removed;	     /* only the empty directories of a removed one are left */
+	uint32_t epoch;	     /* of the nodes and handles that its agent knows; 0: never connected */
+	uint32_t uid, gid;   /* its user, once it was connected */
+	uint64_t timeout_ms; /* its template's; 0: none */
 	uint32_t owner;
 	int64_t created;
 	char *name, *id, *template, *image_id, *config;

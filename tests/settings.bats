@@ -176,3 +176,41 @@ PY
   is "$(cat "$C/timeout" "$C/env")" $'12\nK=kept' # what was last known
   fails_with "transport endpoint shutdown" bash -c "echo 5 > '$C/timeout'"
 }
+
+@test "a directory that has gone before the start: in words, and nothing runs" {
+  out demo 'mkdir /tmp/gone'
+  echo /tmp/gone >"$C/cwd"
+  ex demo 'rmdir /tmp/gone'
+  ex demo 'touch /workspace/ran' || true
+  is "$(cat "$C/result" "$C/exit_code")" $'start-failed\n126'
+  has "$(cat "$C/summary")" 'cannot enter the directory /tmp/gone: No such file or directory'
+  [[ ! -e $MNT/demo/workspace/ran ]]
+}
+
+@test "a locked mount: a user who is not root becomes no other, and a template's timeout is not made longer" {
+  local L
+  template bounded '{"image": "busybox:test", "user": "user", "x-sandboxfs": {"timeout": 30}}'
+  mount_sbx "templates=$TEMPLATES" locked
+  sandbox bounded@demo
+  L=$MNT/bounded@demo/ctl
+  is "$(cat "$L/timeout" "$L/user")" $'30\nuser'
+  is "$(error_of "$L/user" root)" EPERM
+  has "$(cat "$L/error")" "the mount is locked: commands run as the template's user"
+  for value in 0 30.001 31 99999; do
+    is "$value $(error_of "$L/timeout" "$value")" "$value EPERM"
+  done
+  has "$(cat "$L/error")" "the mount is locked: the template's timeout is 30 s"
+  is "$(error_of "$L/timeout" abc)" EINVAL
+  is "$(error_of "$L/timeout" 5)" ok
+  is "$(cat "$L/timeout")" 5
+  is "$(error_of "$L/timeout" 30)" ok
+  mkdir "$L/jobs/x"
+  is "$(error_of "$L/jobs/x/user" 0)" EPERM
+  is "$(error_of "$L/jobs/x/timeout" 0)" EPERM
+  echo root >"$L/scratch"
+  fails_with 'Operation not permitted' mv "$L/scratch" "$L/user"
+  is "$(out bounded@demo 'id -un')" user
+  # Root can be anybody anyway.
+  sandbox plain
+  is "$(error_of "$MNT/plain/ctl/user" user) $(error_of "$MNT/plain/ctl/timeout" 99999)" 'ok ok'
+}
