@@ -488,7 +488,7 @@ static void end_all(struct registry *r, bool remove_all)
 
 	for (;;) {
 		struct err err = {0};
-		bool made;
+		bool made, pre_stop;
 
 		pthread_mutex_lock(&r->lock);
 		sb = r->names;
@@ -499,8 +499,9 @@ static void end_all(struct registry *r, bool remove_all)
 			return;
 		pthread_mutex_lock(&sb->lock);
 		made = *sb->id;
+		pre_stop = sb->policy.pre_stop && sb->state == SANDBOX_RUNNING;
 		pthread_mutex_unlock(&sb->lock);
-		if (remove_all && made && r->engine->ops->remove(r->engine, sb->id, &err) < 0)
+		if (remove_all && made && lifecycle_remove_box(r, sb->id, pre_stop, &err) < 0)
 			sandbox_error(sb, "remove", "", &err);
 		if (remove_all)
 			registry_removed(r, sb, false);
