@@ -184,7 +184,7 @@ static void job_finish(struct job *j)
 		j->exit_code = 128 + WTERMSIG(j->status);
 		j->result = PROTO_RESULT_SIGNAL;
 	}
-	if (j->result != PROTO_RESULT_START_FAILED && j->exit_code == 128 + SIGKILL &&
+	if (j->result != PROTO_RESULT_START_FAILED && j->exit_code == 128 + SIGKILL && !j->killed &&
 		cgroup_ooms() > j->ooms)
 		j->result = PROTO_RESULT_OOM_KILL;
 	if (!j->words[0])

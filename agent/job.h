@@ -50,6 +50,7 @@ struct job {
 	bool orphaned;	   /* the supervisor was killed: its children are the agent's */
 	bool start_failed; /* what could not be started has words */
 	bool timed_out;
+	bool killed;		 /* somebody has sent it SIGKILL */
 	bool lost;		 /* nobody knows how its process ended */
 	bool stopped;		 /* it ran when the sandbox was stopped */
 	bool impatient;		 /* max_wait is over: nobody waits for it with patience */

@@ -232,6 +232,7 @@ int jobs_kill(struct request *r)
 		return -ENOENT;
 	if (!job_lives(j))
 		return -ESRCH;
+	j->killed |= sig == SIGKILL;
 	if (sig == SIGKILL)
 		refused = job_kill(j); /* and again, until none is left */
 	else if (job_signal(j, (int)sig, &refused) == 0 && job_has_ended(j))

@@ -210,3 +210,18 @@ is_full() {
   awk '/^(user|system)_seconds:/ { cpu += $2 } /^wall_seconds:/ { wall = $2 } END { exit !(cpu > 0 && cpu < 0.3 * wall + 0.1) }' \
     "$MNT/fifth@demo/ctl/summary"
 }
+
+# bats test_tags=not:bwrap-user
+@test "who was killed by hand is no victim of memory, whatever else was" {
+  local ctl
+  template small '{"image": "busybox:test", "mem_limit": "64m"}'
+  mount_sbx "templates=$TEMPLATES"
+  sandbox small@x
+  ctl=$MNT/small@x/ctl
+  mkdir "$ctl/jobs/x"
+  echo 'sleep 1000' >"$ctl/jobs/x/exec"
+  ex small@x 'head -c 200000000 /dev/zero | tail -c 190000000 > /dev/null' || true
+  is "$(cat "$ctl/result")" oom-kill
+  echo KILL >"$ctl/jobs/x/signal"
+  is "$(cat "$ctl/jobs/x/wait" "$ctl/jobs/x/result")" $'137\nsignal'
+}
