@@ -207,10 +207,13 @@ PY
   has "$WORDS" 'copy or export it again'
   bad_image device < <(tar_with dev/null device)
   has "$WORDS" 'member dev/null is a device'
+  has "$WORDS" '--exclude=./dev/*'
   bad_image absolute < <(tar_with /etc/absolute)
   has "$WORDS" /etc/absolute
+  has "$WORDS" 'tar -C DIR -c .'
   bad_image climbing < <(tar_with ../../climbing)
   has "$WORDS" ../../climbing
+  has "$WORDS" 'tar -C DIR -c .'
   bad_image text < <(echo this is no archive)
   has "$WORDS" 'not a tar archive'
   bad_image nothing </dev/null
@@ -301,6 +304,7 @@ small_engine() {
   fails unshare --user --map-root-user --mount sh -c 'echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"' - \
     "$SANDBOXFS" -f -o "engine=bwrap,host=$BATS_TEST_TMPDIR/made/data" "$dir"
   has "$FAIL_WORDS" 'user namespaces are forbidden here'
+  has "$FAIL_WORDS" 'user.max_user_namespaces='
   [[ $FAIL_WORDS != *'install bubblewrap'* ]] # it is
   run ! sbx_is_mounted "$dir"
   [[ ! -e $BATS_TEST_TMPDIR/made ]]
@@ -624,4 +628,24 @@ unchanged() {
   MNT=$other
   wait_for 90 state_is demo running
   rmdir "$MNT/demo"
+}
+
+@test "pull_policy always on the machine's own system: that is always new" {
+  template host '{"image": "/", "pull_policy": "always"}'
+  mount_sbx "templates=$TEMPLATES"
+  sandbox host@x
+  is "$(out host@x 'echo on')" on
+}
+
+@test "the unpacking of an image is told as a pull, with per cent and bytes" {
+  local size
+  cp "$SBX_ENGINE/data/images/busybox:test.tar" "$BATS_TEST_TMPDIR/fresh.tar"
+  template fresh "{\"image\": \"$BATS_TEST_TMPDIR/fresh.tar\"}"
+  mount_sbx "templates=$TEMPLATES"
+  sandbox fresh@x
+  size=$(stat -c %s "$BATS_TEST_TMPDIR/fresh.tar")
+  jq -r 'select(.event == "pull") | "\(.percent) \(.bytes) \(.total)"' "$MNT/.sandboxfs/events" >"$BATS_TEST_TMPDIR/told"
+  cat "$BATS_TEST_TMPDIR/told"
+  is "$(tail -n 1 "$BATS_TEST_TMPDIR/told")" "100 $size $size"
+  (($(head -n 1 "$BATS_TEST_TMPDIR/told" | cut -d ' ' -f 1) < 100))
 }
