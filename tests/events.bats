@@ -118,13 +118,15 @@ execs_soon() {
 
 @test "every command is told at its start and at its end, whoever waits for it" {
   local C pid
-  mount_sbx
+  mount_sbx "audit=$BATS_TEST_TMPDIR/audit"
   sandbox demo
   C=$MNT/demo/ctl
   pid=$(bash -c 'echo $$; printf "echo \"\303\251\377\"\nexit 3\n" >"$1"' - "$C/exec")
   execs_soon demo 'exec-start 1 None None exec-end 1 exit-code 3'
   is "$(events demo uid pid command | grep -A1 '^exec-start')" "exec-start $(id -u) $pid echo \"é"$'\xef\xbf\xbd'$'"\nexit 3'
   grep -Eq '"exec-end".*"wall_seconds":[0-9]+\.[0-9]' "$MNT/.sandboxfs/events"
+  wait_for 90 grep -q '"exec-end".*"exit_code":3' "$BATS_TEST_TMPDIR/audit"
+  grep -q "\"exec-start\".*\"uid\":$(id -u),\"pid\":$pid" "$BATS_TEST_TMPDIR/audit"
   # argv; and a text that is too long for a line.
   printf 'true\0%s\0' "$(head -c 20000 /dev/zero | tr '\0' x)" >"$C/argv"
   execs_soon demo 'exec-start 1 None None exec-end 1 exit-code 3 exec-start 2 None None exec-end 2 success 0'

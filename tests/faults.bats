@@ -482,7 +482,7 @@ PY
   mount_sbx "templates=$TEMPLATES"
   sandbox small@demo
   ex small@demo 'x=$(head -c 100000000 /dev/zero | tr "\0" x); echo "${#x}"' || true
-  [[ $(cat "$MNT/small@demo/ctl/exit_code") != 0 ]]
+  is "$(grep -cx '[1-9][0-9]*' "$MNT/small@demo/ctl/exit_code")" 1
   wait_for 90 out small@demo 'echo on'
   rmdir "$MNT/small@demo"
 }

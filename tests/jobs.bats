@@ -490,3 +490,27 @@ PY
   echo stopped >"$C/state"
   is "$(cat "$C/ps" "$C/stats")" ""
 }
+
+@test "what a command left in the background outlives seventy others, as part of its job" {
+  ex demo 'sleep 1007 & echo up'
+  for _ in {1..70}; do ex demo :; done
+  is "$(cat "$J/1/stdout" "$J/1/result")" $'up\nsuccess'
+  [[ ! -e $J/2 && -e $J/71 ]] # those that left nothing have gone
+  [[ $(box_top demo) == *'sleep 1007'* ]]
+  rmdir "$J/1"
+  no_process 'sleep 1007'
+}
+
+@test "kill -9 of the daemon while a command runs in the foreground: it goes on, and its end is there" {
+  local writer
+  ex demo 'echo a; until [ -e go ]; do sleep 0.1; done; echo b; exit 6' 3>&- &
+  writer=$!
+  wait_for 90 holds "$C/stdout" a
+  kill_daemon
+  wait $writer || true
+  sbx_start "$MNT"
+  is "$(cat "$C/result" "$C/stdout")" $'running\na'
+  touch "$MNT/demo/workspace/go"
+  is "$(cat "$J/1/wait")" 6
+  is "$(cat "$C/stdout" "$C/exit_code")" $'a\nb\n6'
+}

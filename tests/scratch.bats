@@ -358,3 +358,32 @@ act() {
   sbx_start "$MNT"
   is "$(ls "$MNT")" $'README\ndemo'
 }
+
+@test "by rename too: a large input and script, arguments, environment, terminal, signal" {
+  local C J sum
+  mount_sbx
+  sandbox demo
+  C=$MNT/demo/ctl J=$C/jobs
+  head -c 3000000 /dev/urandom >"$C/s"
+  sum=$(sha256sum <"$C/s")
+  mv "$C/s" "$C/stdin"
+  is "$(out demo 'sha256sum')" "$sum"
+  printf 'echo\0a  b\0' >"$C/a"
+  mv "$C/a" "$C/argv"
+  is "$(cat "$J/last/wait" "$J/last/stdout")" $'0\na  b'
+  printf 'X=one\nY=two\n' >"$C/e"
+  mv "$C/e" "$C/env"
+  is "$(out demo 'echo $X $Y')" 'one two'
+  { echo 'n=0'; yes 'n=$((n + 1)) # and words to make it long, and more of them, and still more' | head -n 70000; echo 'echo $n'; } >"$C/t"
+  (($(stat -c %s "$C/t") > 5000000))
+  mv "$C/t" "$C/exec"
+  is "$(cat "$J/last/wait" "$J/last/stdout")" $'0\n70000'
+  mkdir "$J/x"
+  echo 90x30 >"$J/x/size"
+  mv "$J/x/size" "$J/x/tty"
+  echo 'stty size; exec sleep 1000' >"$J/x/exec"
+  wait_for 90 grep -q '30 90' "$J/x/stdout"
+  echo TERM >"$J/x/s"
+  mv "$J/x/s" "$J/x/signal"
+  is "$(cat "$J/x/wait" "$J/x/result")" $'143\nsignal'
+}

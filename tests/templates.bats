@@ -241,12 +241,12 @@ ignored() {
 @test "what the engine cannot do is its error, in words" {
   template runtime '{"runtime": "no-such-runtime"}'
   template device '{"devices": ["/dev/no-such-device"]}'
-  template gpu '{"gpus": "all"}'
-  template cdi '{"devices": ["vendor.com/class=none"]}'
+  template g '{"gpus": "all"}'
+  template c '{"devices": ["vendor.com/class=none"]}'
   template quota '{"storage_opt": {"sise": "1g"}}'
   mount_sbx "templates=$TEMPLATES"
   local name word
-  for name in runtime:no-such-runtime device:no-such-device gpu:gpu cdi:cdi 'quota:sise|storage-opt'; do
+  for name in runtime:no-such-runtime device:no-such-device 'g:gpu|device driver' 'c:cdi|vendor' 'quota:sise|storage-opt'; do
     word=${name#*:} name=${name%:*}
     if mkdir "$MNT/$name@x" 2>/dev/null; then
       wait_for 60 state_is "$name@x" failed
@@ -302,6 +302,7 @@ PY
   # A bad one is refused where the writer sees it; the old one stays.
   fails_with "Invalid argument" bash -c 'echo "{\"imag\": 1}" >"$1"' - "$dir/py.json"
   has "$(tail -n 1 "$MNT/.sandboxfs/errors")" 'unknown key imag'
+  is "$(cat "$here/py.json")" '{"environment": {"FROM": "py"}}'
   fails_with "Invalid argument" bash -c 'echo hello >"$1"' - "$dir/new.json"
   fails_with "Operation not permitted" bash -c 'echo "{\"volumes\": [\"/etc:/e\"]}" >"$1"' - "$dir/new.json"
   python3 - "$dir" <<'PY'
@@ -318,9 +319,14 @@ def refused(f, code):
 fd = os.open("py.json", os.O_WRONLY | os.O_TRUNC)
 os.write(fd, b'{"image": ')
 refused(lambda: os.close(fd), errno.EINVAL)
+def old_one_stays():
+    assert open("py.json").read() == '{"environment": {"FROM": "py"}}\n'
+old_one_stays()
+assert "JSON" in open("../errors").readlines()[-1]
 # By rename, as editors do.
 open(".py.json.tmp", "w").write('{"image": 5}')
 refused(lambda: os.rename(".py.json.tmp", "py.json"), errno.EINVAL)
+old_one_stays()
 open("py.json~", "w").write('{"environment": {"FROM":\n')
 open("py.json~", "a").write('"rename"}}\n')
 os.rename("py.json~", "py.json")

@@ -13,33 +13,35 @@ def connect(at):
     return s
 
 
-def get(at, path):
-    """The body of an HTTP answer, and that it came whole."""
-    with connect(at) as s:
-        s.sendall(f"GET /{path} HTTP/1.0\r\n\r\n".encode())
-        answer = b""
-        while chunk := s.recv(1 << 16):
-            answer += chunk
+def get(s, path):
+    """The body of an HTTP answer."""
+    s.sendall(f"GET /{path} HTTP/1.0\r\n\r\n".encode())
+    answer = b""
+    while chunk := s.recv(1 << 16):
+        answer += chunk
     head, body = answer.split(b"\r\n\r\n", 1)
     if b" 200 " not in head.split(b"\r\n")[0]:
-        sys.exit(f"{path}: {head!r}")
+        raise ValueError(f"{path}: {head!r}")
     return body
 
 
 def many(at, n):
     """n requests at once, for the files 0 .. n-1: each must contain its own name, many times."""
-    bad = []
+    good, gate = set(), threading.Barrier(int(n))
 
     def one(k):
-        if get(at, str(k)) != (f"{k}\n" * 1000).encode():
-            bad.append(k)
+        with connect(at) as s:
+            gate.wait(120)  # all are connected before any asks
+            if get(s, str(k)) == (f"{k}\n" * 1000).encode():
+                good.add(k)
 
     threads = [threading.Thread(target=one, args=(k,)) for k in range(int(n))]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    print("all" if not bad else f"bad: {bad}")
+    missing = sorted(set(range(int(n))) - good)
+    print("all" if not missing else f"missing: {missing}")
 
 
 def upload(at, size):

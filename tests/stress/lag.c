@@ -370,7 +370,7 @@ static int judge(enum way way, const int64_t *times, long count)
 		later += stale[k] > ALLOWED_NS;
 	if (stale[count * 9 / 10] > ALLOWED_NS ||
 		stale[count - 1] > (strict ? ALLOWED_NS : EVER_NS)) {
-		printf("WRONG: %s: stale by more than 100 ms\n", ways[way]);
+		printf("LATE: %s: stale by more than 100 ms\n", ways[way]);
 		return -1;
 	}
 	return 0;
