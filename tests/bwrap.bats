@@ -641,7 +641,7 @@ unchanged() {
   local size
   cp "$SBX_ENGINE/data/images/busybox:test.tar" "$BATS_TEST_TMPDIR/fresh.tar"
   template fresh "{\"image\": \"$BATS_TEST_TMPDIR/fresh.tar\"}"
-  mount_sbx "templates=$TEMPLATES"
+  mount_sbx "templates=$TEMPLATES" "allow_binds=$BATS_TEST_TMPDIR"
   sandbox fresh@x
   size=$(stat -c %s "$BATS_TEST_TMPDIR/fresh.tar")
   jq -r 'select(.event == "pull") | "\(.percent) \(.bytes) \(.total)"' "$MNT/.sandboxfs/events" >"$BATS_TEST_TMPDIR/told"
