@@ -31,7 +31,8 @@ load lib/assert
   is "$(cat "$MNT/demo/ctl/result")" new
   is "$(cat "$MNT/demo/ctl/exit_code")" ""
   is "$(cat "$MNT/demo/ctl/state" | od -An -c | tr -d ' ')" 'running\n'
-  jq -e '.config.image == "busybox:test" and (.image_id | length) > 16' "$MNT/demo/ctl/config.json"
+  # What the engine has made of it comes with its event.
+  wait_for 90 jq -e '.config.image == "busybox:test" and (.image_id | length) > 16' "$MNT/demo/ctl/config.json"
   has "$(cat "$MNT/demo/ctl/config.json")" "$(containers)"
   has "$(cat "$MNT/README")" ctl/exec
   [[ -s $MNT/.sandboxfs/version && -s $MNT/.sandboxfs/engine ]]
