@@ -116,3 +116,14 @@ woken() {
   is "$(volume_run "keep-$NS" cat /v/end)" over
   volume_rm "keep-$NS"
 }
+
+@test "rm_on_unmount: pre_stop is run before it goes" {
+  template last '{"image": "busybox:test", "x-sandboxfs": {"pre_stop": ["echo over > /keep/end"]},
+    "volumes": ["keep-'"$NS"':/keep"]}'
+  mount_sbx "templates=$TEMPLATES" rm_on_unmount
+  sandbox last@demo
+  umount_sbx
+  wait_for 60 no_containers
+  is "$(volume_run "keep-$NS" cat /v/end)" over
+  volume_rm "keep-$NS"
+}
