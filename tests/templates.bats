@@ -405,3 +405,17 @@ PY
   is "$(ls "$TEMPLATES")" one.json
   has "$(cat "$MNT/.sandboxfs/errors")" 'locked'
 }
+
+# There is no GPU here, so its start fails; what was asked for, the engine knows.
+# bats test_tags=only:docker
+@test "gpus: the engine is asked for them" {
+  template all '{"gpus": "all"}'
+  template two '{"gpus": [{"driver": "nvidia", "count": 2, "capabilities": ["gpu", "compute"]}]}'
+  mount_sbx "templates=$TEMPLATES"
+  mkdir "$MNT/all@x" "$MNT/two@x"
+  wait_for 60 state_is all@x failed
+  wait_for 60 state_is two@x failed
+  is "$(inspect all@x '{{json .HostConfig.DeviceRequests}}' | jq -c '[.[] | .Count, .Capabilities]')" '[-1,[["gpu"]]]'
+  is "$(inspect two@x '{{json .HostConfig.DeviceRequests}}' | jq -c '[.[] | .Driver, .Count, (.Capabilities[0] | sort)]')" \
+    '["nvidia",2,["compute","gpu"]]'
+}
