@@ -42,7 +42,10 @@ static int stat_named(struct request *r, const struct pin *pin, struct sys_statx
 	name_of(pin, name);
 	if (sys_statx(parent.fd, name, stx) < 0)
 		return errno == ENOENT || errno == ENOTDIR ? -ESTALE : -errno;
-	return same_file(pin, stx) ? 0 : -ESTALE;
+	if (!same_file(pin, stx))
+		return -ESTALE;
+	watch_file(r->session, pin->node->num, parent.fd, name, stx, WATCH_AGAIN);
+	return 0;
 }
 
 static int stat_node(struct request *r, uint64_t num, uint64_t fh, struct sys_statx *stx)

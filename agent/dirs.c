@@ -101,7 +101,7 @@ static bool put_entry(struct listing *l, const struct sys_dirent *d)
 		e.has_attr = true;
 		e.ino = stx.ino;
 		e.type = stx.mode & S_IFMT;
-		watch_file(l->r->session, num, l->dir.fd, d->name, &stx);
+		watch_file(l->r->session, num, l->dir.fd, d->name, &stx, WATCH_SEEN);
 		files_act(l->r); /* again: that was done with other rights */
 		files_attr(&stx, &e.attr);
 		told_attr(l->r->session, num, &stx, &e.attr);

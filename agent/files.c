@@ -72,7 +72,7 @@ void files_tell(struct request *r, uint64_t num, const struct sys_statx *stx)
 void files_tell_new(
 	struct request *r, uint64_t num, int dirfd, const char *name, struct sys_statx *stx)
 {
-	watch_file(r->session, num, dirfd, name, stx);
+	watch_file(r->session, num, dirfd, name, stx, WATCH_SEEN);
 	files_tell(r, num, stx);
 }
 

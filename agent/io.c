@@ -53,6 +53,7 @@ int io_open(struct request *r)
 	uint32_t o = wire_get_u32(&r->in);
 	auto_unpin struct pin pin = PIN_NONE;
 	cleanup_close int fd = -1;
+	struct sys_statx stx;
 	int flags = flags_of(o), ret;
 
 	if (!wire_end(&r->in) || flags < 0)
@@ -71,7 +72,11 @@ int io_open(struct request *r)
 		if (ret < 0)
 			return ret;
 	}
+	if (files_stat(fd, &stx))
+		watch_file(r->session, num, fd, "", &stx, WATCH_OPENED);
 	watch_drain(); /* what was done before this open is told before its answer */
+	if (!(o & PROTO_O_TRUNC) && told_size_is_old(r->session, pin.node, fd))
+		return -ESTALE; /* the kernel looks it up, and comes again */
 	wire_u32(&r->out, told_keeps(r->session, pin.node, fd) ? PROTO_OPENED_KEEP : 0);
 	return handle_add(r->session, fh, pin.node, steal_fd(&fd), flags);
 }
@@ -153,7 +158,8 @@ int io_create(struct request *r)
 		node_forget(r->session, num);
 		return ret;
 	}
-	files_tell_new(r, num, pin.fd, name, &stx);
+	watch_file(r->session, num, pin.fd, name, &stx, WATCH_OPENED);
+	files_tell(r, num, &stx);
 	return 0;
 }
 

@@ -23,12 +23,14 @@ struct node {
 
 	/* watch.c's: what the daemon was told last, as hashes of a stat; 0: nothing that holds. */
 	uint64_t told, told_data; /* all attributes; what the bytes go with */
+	uint64_t told_size;	  /* even if that no longer holds */
 	uint64_t own_data;	  /* told_data after the daemon's own last write */
 	int64_t foreign_ms;	  /* when others last closed it after writing; 0: never seen */
 	unsigned writing;	  /* operations of the daemon's own on it, under way */
 	int wd;			  /* the watch; 0: none */
 	struct node *watched_before, *watched_after; /* regular files with one, by age */
 	bool closed;				     /* in s->closed */
+	bool reopened;				     /* the last open was to be tried again */
 	bool hidden; /* the daemon was told since that the name is another's, or nobody's */
 };
 

@@ -32,6 +32,7 @@ struct session {
 	unsigned n_fds, max_fds;
 	struct node *watched_first, *watched_last; /* files with a watch of their own, by age */
 	unsigned n_watched;
+	unsigned asked_again; /* of those that have none */
 	struct changes changes;
 	uint64_t *closed; /* nodes of files that others closed after writing, until a barrier */
 	unsigned n_closed;

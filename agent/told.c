@@ -77,6 +77,7 @@ static void set_told(struct session *s, struct node *n, const struct sys_statx *
 	do { /* first n itself, which may be a root */
 		n->told = told;
 		n->told_data = data;
+		n->told_size = stx->size;
 		if (own)
 			n->own_data = data;
 		n = same = node_by_ino(s, sys_dev(stx), stx->ino, same);
@@ -113,6 +114,19 @@ void told_compare(struct session *s, struct node *n, const struct sys_statx *stx
 		changes_add(s, PROTO_CHANGE_ATTR, n->num, NULL);
 		expire_name(s, n); /* it may have more links now: see told_attr */
 	}
+}
+
+void told_lost(struct session *s, struct node *n)
+{
+	struct node *same = NULL;
+
+	do { /* as set_told() */
+		if (n->known && n->told) {
+			n->told = 0;
+			changes_add(s, PROTO_CHANGE_ATTR, n->num, NULL);
+		}
+		n = same = node_by_ino(s, n->dev, n->ino, same);
+	} while (n);
 }
 
 void told_own_link(const struct pin *of)
@@ -176,7 +190,9 @@ void told_attr(
 		/* Of several names the agent knows one, and could not expire the others. */
 		if (within && (!S_ISREG(stx->mode) || stx->nlink == 1))
 			attr->cache |= PROTO_CACHE_NAME;
-		if (S_ISDIR(stx->mode) ? n->wd != 0 : within && stx->nlink == 1)
+		/* Without a watch of its own a file could be changed by a name that it is given in
+		 * a directory without one. */
+		if (n->wd && (S_ISDIR(stx->mode) || (within && stx->nlink == 1)))
 			attr->cache |= PROTO_CACHE_ATTR;
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -221,6 +237,20 @@ void told_own_names(const struct pin *dir)
 	pthread_mutex_lock(&dir->s->lock);
 	dir->node->told = 0;
 	pthread_mutex_unlock(&dir->s->lock);
+}
+
+bool told_size_is_old(struct session *s, struct node *n, int fd)
+{
+	struct sys_statx stx;
+	bool again;
+
+	if (sys_statx(fd, "", &stx) < 0)
+		return false;
+	pthread_mutex_lock(&s->lock);
+	again = !n->reopened && !n->writing && n->told_size != stx.size;
+	n->reopened = again;
+	pthread_mutex_unlock(&s->lock);
+	return again;
 }
 
 bool told_keeps(struct session *s, struct node *n, int fd)

@@ -31,8 +31,13 @@ void told_own_move(const struct pin *dir, const char *name);
 void told_own_link(const struct pin *of);
 /* Whether a file just opened has the bytes that the daemon's kernel may still have. */
 bool told_keeps(struct session *s, struct node *n, int fd);
+/* Whether the open is to be tried again, by a new lookup: the file has another size than the
+ * daemon's kernel believes, which maps a file by the size that it has. At most once in a row. */
+bool told_size_is_old(struct session *s, struct node *n, int fd);
 
 /* With s->lock held. compare: if the daemon was told something else than this, it will hear so.
  * data_changed: it hears so whatever it was told. */
 void told_compare(struct session *s, struct node *n, const struct sys_statx *stx);
 void told_data_changed(struct session *s, struct node *n);
+/* With s->lock held: n's file is not watched any more, so its attributes must be asked for. */
+void told_lost(struct session *s, struct node *n);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One inotify instance for all sessions. Events are read on the loop's thread only. `lock` guards
- * the table of watches; order: a session's lock, then `lock`, then the list of sessions'. What a
- * node was told lies in the node, under its session's lock.
+ * Events are read on the loop's thread only. What a node was told lies in the node, under its
+ * session's lock. Order: a session's lock, then that of the watches, then the list of sessions'.
  */
 #include "agent/watch.h"
 
@@ -13,10 +12,10 @@
 #include "agent/loop.h"
 #include "agent/pipe.h"
 #include "agent/told.h"
+#include "agent/watches.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -26,28 +25,11 @@
 
 #define NAMES	     (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define EVENTS	     (NAMES | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_EXCL_UNLINK | IN_ONLYDIR)
-#define FILE_EVENTS  (IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_DONT_FOLLOW)
-#define FILES_MAX    4096u /* of a session, watched by themselves */
 #define BUFFER	     (32u << 10)
-#define LIMIT_FILE   "/proc/sys/fs/inotify/max_user_watches"
-#define WATCHES_MAX  16384u
-#define SHARE	     8	  /* of what the machine allows all its containers together */
 #define CLOSED_MAX   4096 /* files closed after writing, kept until the next barrier */
 #define WHO_MAX	     72	  /* numbers for one file that an event is looked at for */
 #define EXPECTED_MAX 512  /* own operations whose events have not been read */
 #define SEEN_MAX     4
-
-/* Who wants to know of a directory. */
-struct watcher {
-	struct watcher *next;
-	struct session *s;
-	uint64_t num;
-};
-
-struct watched {
-	struct link by_wd;
-	struct watcher *list;
-};
 
 struct expected {
 	int wd;
@@ -55,11 +37,7 @@ struct expected {
 	char name[PROTO_NAME_MAX + 1];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct table watches; /* by wd; protected by lock, as the next */
-static unsigned n_watches;
-static unsigned max_watches;		       /* constant after watch_init(), as the next */
-static struct source source = {.fd = -1};      /* the inotify descriptor */
+static struct source source = {.fd = -1}; /* the inotify descriptor; constant after watch_init() */
 static struct expected expected[EXPECTED_MAX]; /* the loop's, as the next */
 static unsigned n_expected;
 
@@ -83,77 +61,6 @@ static bool is_local(int fd)
 	return false;
 }
 
-static struct watched *find(int wd)
-{
-	struct link *l = table_find(&watches, (uint64_t)wd);
-
-	return l ? link_of(l, struct watched, by_wd) : NULL;
-}
-
-/* Lock held. */
-static void remove_watched(struct watched *w)
-{
-	table_del(&watches, &w->by_wd);
-	n_watches--;
-	free(w);
-}
-
-/* Adds the watcher to what inotify calls wd; lock held. False: no memory. */
-static bool enter(int wd, struct watcher *r)
-{
-	struct watched *w = find(wd);
-
-	if (!w) {
-		w = calloc(1, sizeof(*w));
-		if (!w || table_add(&watches, &w->by_wd, (uint64_t)wd) < 0) {
-			free(w);
-			return false;
-		}
-		n_watches++;
-	}
-	r->next = w->list;
-	w->list = r;
-	return true;
-}
-
-/* Takes one watcher out, and the watch with the last; lock held. */
-static void leave(int wd, struct session *s, uint64_t num)
-{
-	struct watched *w = find(wd);
-	struct watcher **at, *r;
-
-	for (at = w ? &w->list : NULL; at && (r = *at); at = &r->next) {
-		if (r->s != s || r->num != num)
-			continue;
-		*at = r->next;
-		free(r);
-		break;
-	}
-	if (w && !w->list) {
-		remove_watched(w);
-		inotify_rm_watch(source.fd, wd);
-	}
-}
-
-/* The wd, or 0. Lock held: a watch that is being removed must not be the one that is added. */
-static int add_watch(int dirfd, const char *name, uint32_t events, struct watcher *r)
-{
-	char path[48 + PROTO_NAME_MAX];
-	int wd;
-
-	if (n_watches >= max_watches)
-		return 0;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d%s%s", dirfd, *name ? "/" : "", name);
-	wd = inotify_add_watch(source.fd, path, events);
-	if (wd <= 0)
-		return 0;
-	if (enter(wd, r))
-		return wd;
-	if (!find(wd))
-		inotify_rm_watch(source.fd, wd);
-	return 0;
-}
-
 bool watch_sees(const struct pin *dir)
 {
 	bool sees;
@@ -167,119 +74,22 @@ bool watch_sees(const struct pin *dir)
 void watch_dir(const struct pin *dir)
 {
 	struct session *s = dir->s;
-	struct watcher *r;
+	uint64_t num = dir->node->num;
 	int wd;
 
 	creds_own();
+	if (watch_sees(dir) || source.fd < 0 || !is_local(dir->fd))
+		return;
+	wd = watches_add(dir->fd, "", EVENTS, s, num);
+	if (!wd && watch_make_room(s)) /* nothing in it can be kept without its watch */
+		wd = watches_add(dir->fd, "", EVENTS, s, num);
+	if (!wd)
+		return;
 	pthread_mutex_lock(&s->lock);
-	wd = dir->node->wd;
-	pthread_mutex_unlock(&s->lock);
-	if (wd || source.fd < 0 || !is_local(dir->fd))
-		return;
-	r = malloc(sizeof(*r));
-	if (!r)
-		return;
-	*r = (struct watcher){.s = s, .num = dir->node->num};
-	pthread_mutex_lock(&lock);
-	wd = add_watch(dir->fd, "", EVENTS, r);
-	pthread_mutex_unlock(&lock);
-	if (!wd) {
-		free(r);
-		return;
-	}
-	pthread_mutex_lock(&s->lock);
-	if (dir->node->wd || !dir->node->known) { /* somebody was quicker; or forgotten */
-		pthread_mutex_lock(&lock);
-		leave(wd, s, dir->node->num);
-		pthread_mutex_unlock(&lock);
-	} else {
+	if (dir->node->wd || !dir->node->known) /* somebody was quicker; or forgotten */
+		watches_leave(wd, s, num);
+	else
 		dir->node->wd = wd;
-	}
-	pthread_mutex_unlock(&s->lock);
-}
-
-/* Takes a file out of the list of those with a watch; s->lock is held. */
-static void unlist(struct session *s, struct node *n)
-{
-	*(n->watched_before ? &n->watched_before->watched_after : &s->watched_first) =
-		n->watched_after;
-	*(n->watched_after ? &n->watched_after->watched_before : &s->watched_last) =
-		n->watched_before;
-	n->watched_before = n->watched_after = NULL;
-	s->n_watched--;
-}
-
-/* The watch is gone, or goes now; s->lock is held. */
-static void unwatch(struct session *s, struct node *n, bool gone)
-{
-	if (!n->wd)
-		return;
-	if (!gone) {
-		pthread_mutex_lock(&lock);
-		leave(n->wd, s, n->num);
-		pthread_mutex_unlock(&lock);
-	}
-	n->wd = 0;
-	if (!S_ISDIR(n->type))
-		unlist(s, n);
-}
-
-void watch_forget(struct session *s, struct node *n)
-{
-	unwatch(s, n, false);
-}
-
-/* s->lock is held, n has none. */
-static void list_file(struct session *s, struct node *n, int wd)
-{
-	n->wd = wd;
-	n->watched_before = s->watched_last;
-	*(s->watched_last ? &s->watched_last->watched_after : &s->watched_first) = n;
-	s->watched_last = n;
-	if (++s->n_watched > FILES_MAX)
-		unwatch(s, s->watched_first, false);
-}
-
-void watch_file(struct session *s, uint64_t num, int dirfd, const char *name, struct sys_statx *stx)
-{
-	struct sys_statx now;
-	struct watcher *r;
-	struct node *n;
-	bool wanted, same;
-	int wd;
-
-	if (source.fd < 0 || !(S_ISREG(stx->mode) || S_ISLNK(stx->mode)))
-		return;
-	pthread_mutex_lock(&s->lock);
-	n = node_by_num(s, num);
-	wanted = n && !n->wd && n->parent && n->parent->wd;
-	pthread_mutex_unlock(&s->lock);
-	r = wanted ? malloc(sizeof(*r)) : NULL;
-	if (!r)
-		return;
-	*r = (struct watcher){.s = s, .num = num};
-	creds_own();
-	pthread_mutex_lock(&lock);
-	wd = add_watch(dirfd, name, FILE_EVENTS, r);
-	pthread_mutex_unlock(&lock);
-	if (!wd) {
-		free(r);
-		return;
-	}
-	/* From now on nothing is missed; if it is the right one. */
-	same = sys_statx(dirfd, name, &now) == 0 && now.ino == stx->ino &&
-	       sys_dev(&now) == sys_dev(stx);
-	if (same)
-		*stx = now;
-	pthread_mutex_lock(&s->lock);
-	n = node_by_num(s, num);
-	if (same && n && !n->wd) {
-		list_file(s, n, wd);
-	} else {
-		pthread_mutex_lock(&lock);
-		leave(wd, s, num);
-		pthread_mutex_unlock(&lock);
-	}
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -384,6 +194,21 @@ static void file_event(struct happened *h)
 	}
 }
 
+/* It was changed, and cannot be looked at: it has another name now. s->lock is held. */
+static void file_elsewhere(const struct happened *h, const struct node *of)
+{
+	struct node *n = NULL;
+
+	while ((n = node_by_ino(h->s, of->dev, of->ino, n))) {
+		if (!n->known)
+			continue;
+		if (h->mask & IN_CLOSE_WRITE && !h->echo)
+			note_closed(h->s, n);
+		if (n->told_data)
+			told_data_changed(h->s, n);
+	}
+}
+
 static bool is_file(const struct node *n, const struct sys_statx *stx)
 {
 	return n->ino == stx->ino && n->dev == sys_dev(stx) && n->born.sec == stx->btime.sec &&
@@ -431,39 +256,34 @@ static void forget_watch(struct session *s, uint64_t num, int wd)
 	pthread_mutex_lock(&s->lock);
 	n = node_by_num(s, num);
 	if (n && n->wd == wd) {
-		unwatch(s, n, true);
-		n->told = 0;
-		changes_add(s, PROTO_CHANGE_ATTR, num, NULL);
+		watch_lost(s, n);
+		told_lost(s, n);
 	}
 	pthread_mutex_unlock(&s->lock);
 }
 
 /* Something was done to a file that is watched by itself, by whatever name. */
-static void event_of_file(struct session *s, const struct pin *of, bool closed)
+static void event_of_file(struct happened *e, const struct pin *of)
 {
+	struct session *s = e->s;
 	struct node *n = of->node;
 	auto_handle struct handle *h = handle_of(s, n);
 	auto_unpin struct pin parent = PIN_NONE;
 	char name[PROTO_NAME_MAX + 1] = "";
-	struct sys_statx stx;
-	bool there;
 
 	if (!h) {
 		pthread_mutex_lock(&s->lock);
 		snprintf(name, sizeof(name), "%s", n->name);
 		pthread_mutex_unlock(&s->lock);
 	}
-	there = (h || pin_parent(of, &parent) == 0) &&
-		sys_statx(h ? h->fd : parent.fd, name, &stx) == 0 && stx.ino == n->ino &&
-		sys_dev(&stx) == n->dev;
+	e->there = (h || pin_parent(of, &parent) == 0) &&
+		   sys_statx(h ? h->fd : parent.fd, name, &e->stx) == 0 && e->stx.ino == n->ino &&
+		   sys_dev(&e->stx) == n->dev;
 	pthread_mutex_lock(&s->lock);
-	if (closed && n->known)
-		note_closed(s, n);
-	if (there && !n->writing) {
-		told_compare(s, n, &stx);
-	} else if (!there && n->told_data) { /* it is elsewhere now */
-		told_data_changed(s, n);
-	}
+	if (e->there)
+		file_event(e);
+	else
+		file_elsewhere(e, n);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -483,7 +303,7 @@ static void tell_session(struct session *s, uint64_t num, const struct inotify_e
 	if (pin_node(s, num, &h.dir) < 0)
 		return;
 	if (!S_ISDIR(h.dir.node->type)) {
-		event_of_file(s, &h.dir, ev->mask & IN_CLOSE_WRITE && !echo);
+		event_of_file(&h, &h.dir);
 		unpin(&h.dir);
 		return;
 	}
@@ -517,33 +337,17 @@ static void all_sessions(struct session *s, void *arg)
 
 static void one_event(const struct inotify_event *ev)
 {
-	struct watcher who[WHO_MAX], *r;
-	struct watched *w;
-	unsigned n = 0;
-	bool echo, overflow = ev->mask & IN_Q_OVERFLOW;
+	struct watcher who[WHO_MAX];
+	bool echo, more;
+	unsigned n = watches_who(ev->wd, ev->mask & IN_IGNORED, who, WHO_MAX, &more);
 
-	pthread_mutex_lock(&lock);
-	w = find(ev->wd);
-	for (r = w ? w->list : NULL; r && n < WHO_MAX; r = r->next)
-		if (session_try_get(r->s))
-			who[n++] = *r;
-	if (r) /* who else there is hears it so */
-		overflow = true;
-	if (w && ev->mask & IN_IGNORED) {
-		while ((r = w->list)) {
-			w->list = r->next;
-			free(r);
-		}
-		remove_watched(w);
-	}
-	pthread_mutex_unlock(&lock);
 	/* With several daemons it is not known whose operation it was: the others must hear. */
 	echo = was_expected(ev->wd, ev->mask, ev->len ? ev->name : "") && n == 1;
 	for (unsigned i = 0; i < n; i++) {
 		tell_session(who[i].s, who[i].num, ev, echo);
 		session_put(who[i].s);
 	}
-	if (overflow)
+	if (more || ev->mask & IN_Q_OVERFLOW) /* who else there is hears it so */
 		sessions_each(all_sessions, NULL);
 }
 
@@ -553,8 +357,8 @@ static void flush_session(struct session *s, void *arg)
 	changes_flush(s);
 }
 
-/* Was the same file changed before, among the events of one drain? All of them had happened when it
- * began, and it was looked at since. Not across a name that came or went. */
+/* Was the same file changed before, among the events of one read? All of them had happened when it
+ * returned, and it was looked at since. Not across a name that came or went. */
 static bool is_again(const struct inotify_event *ev, struct expected seen[SEEN_MAX], unsigned *n)
 {
 	const char *name = ev->len ? ev->name : "";
@@ -586,6 +390,7 @@ static void drain(void)
 	/* What is there now, and no more: a busy writer makes events as fast as they are read. */
 	while (left && (n = read(source.fd, data, sizeof(data))) > 0) {
 		left -= (size_t)n < left ? (size_t)n : left;
+		n_seen = 0; /* what was looked at may have been changed since: before this read */
 		for (char *p = data; p < data + n; p += sizeof(*ev) + ev->len) {
 			ev = (const void *)p;
 			if (!is_again(ev, seen, &n_seen))
@@ -640,30 +445,15 @@ static void on_events(struct source *src, uint32_t events)
 	watch_drain();
 }
 
-static unsigned read_limit(void)
-{
-	cleanup_close int fd = open(LIMIT_FILE, O_RDONLY | O_CLOEXEC);
-	char text[32];
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	unsigned long most;
-
-	if (n <= 0)
-		return 1024;
-	text[n] = 0;
-	most = strtoul(text, NULL, 10) / SHARE;
-	return most < WATCHES_MAX ? (unsigned)most : WATCHES_MAX;
-}
-
 void watch_init(void)
 {
 	told_init();
-	max_watches = read_limit();
-	source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	source.fd = watches_init();
 	source.ready = on_events;
 	if (source.fd >= 0 && loop_add(&source, EPOLLIN) == 0)
 		return;
 	log_warn("no inotify: nothing is cached on the host (%s)", strerror(errno));
 	if (source.fd >= 0)
-		close(source.fd);
+		watches_fini();
 	source.fd = -1;
 }

@@ -15,13 +15,24 @@ void watch_init(void);
 bool watch_sees(const struct pin *dir);
 /* Watches the pinned directory from now on. Leaves the thread with the agent's own rights. */
 void watch_dir(const struct pin *dir);
-/* Watches the file or link that is dirfd/name, known as num, by itself: it may get links, and be
- * written through them, in directories that are not watched. The newest few thousand are. stx is
- * brought up to date. Leaves the thread with the agent's own rights. */
-void watch_file(
-	struct session *s, uint64_t num, int dirfd, const char *name, struct sys_statx *stx);
-/* The node goes: s->lock is held. */
+
+/* Watches what is dirfd/name ("": dirfd itself), known as num, by itself, if that is no directory
+ * and there is a watch for it: a file may get names, and be changed through them, in directories
+ * that are not watched. stx is brought up to date. Leaves the thread with the agent's own rights.
+ */
+enum watch_why {
+	WATCH_SEEN,  /* it was come across */
+	WATCH_AGAIN, /* asked for by itself, though it was told before */
+	WATCH_OPENED /* its bytes may be mapped: another gives its watch up for it */
+};
+void watch_file(struct session *s, uint64_t num, int dirfd, const char *name, struct sys_statx *stx,
+	enum watch_why why);
+/* Some file's watch is given up. Without a lock. False: none has one to give. */
+bool watch_make_room(struct session *s);
+/* The node goes: s->lock is held, as in the next. */
 void watch_forget(struct session *s, struct node *n);
+/* Its watch has gone. */
+void watch_lost(struct session *s, struct node *n);
 
 /* The daemon has removed that name itself (moved: renamed), or closes a file after writing. On the
  * loop's thread: the event that comes is expected, in the next watch_drain(), which is to follow.

@@ -24,6 +24,14 @@ static void put_file(const char *name, const char *text)
 	put_text(path(name), text);
 }
 
+static void append_text(const char *name, const char *text)
+{
+	int fd = open(name, O_WRONLY | O_APPEND);
+
+	CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	close(fd);
+}
+
 static void ask(struct client *d, uint64_t seq)
 {
 	struct buf b;
@@ -396,6 +404,189 @@ static void groups_of_the_caller(void)
 	hear();
 }
 
+/* Gives a file of the workspace another name in a directory that nobody has looked at, and writes
+ * through that. */
+static void write_out_of_sight(const char *name)
+{
+	char other[64];
+
+	mkdir(path("unseen"), 0755);
+	snprintf(other, sizeof(other), "unseen/%s", name);
+	CHECK(link(path(name), ws_path(&a, other)) == 0);
+	append_text(ws_path(&a, other), "more");
+	CHECK(unlink(ws_path(&a, other)) == 0);
+}
+
+static void forget(uint64_t node)
+{
+	struct buf b;
+	size_t at;
+
+	buf_init(&b, 64);
+	at = proto_begin(&b, PROTO_FORGET, 0, 0, 0, 0);
+	wire_u32(&b, 1);
+	wire_u64(&b, node);
+	client_send(&c, &b, at);
+}
+
+/* A file's watch goes with it, by whatever number the daemon goes on. */
+static void another_number(void)
+{
+	unsigned long long f, g;
+	struct proto_attr attr;
+
+	put_file("twice", "x");
+	f = look("twice", &attr);
+	g = look("twice", &attr);
+	CHECK(attr.cache == PROTO_CACHE_ALL);
+	hear();
+	write_out_of_sight("twice"); /* the daemon may still drop either */
+	hear();
+	CHECK(has("data %llu", f) && has("data %llu", g));
+	CHECK(do_getattr(&c, f, 0, &attr) == 0);
+	forget(g);
+	CHECK(do_getattr(&c, f, 0, &attr) == 0 && attr.cache == PROTO_CACHE_ALL);
+	hear();
+	write_out_of_sight("twice");
+	hear();
+	CHECK(has("data %llu", f));
+	g = look("twice", &attr);
+	forget(f);
+	CHECK(do_getattr(&c, g, 0, &attr) == 0 && attr.cache == PROTO_CACHE_ALL);
+	hear();
+	write_out_of_sight("twice");
+	hear();
+	CHECK(has("data %llu", g));
+}
+
+#define FEW 8
+
+static struct {
+	unsigned long long node;
+	bool kept; /* its attributes are, and we have not heard that they are old */
+	uint64_t fh;
+} few[FEW];
+
+static void hear_of_few(void)
+{
+	char word[64];
+
+	hear();
+	for (int i = 0; i < FEW; i++) {
+		snprintf(word, sizeof(word), "attr %llu", few[i].node);
+		if (strstr(heard, word) || strstr(heard, "all "))
+			few[i].kept = false;
+		snprintf(word, sizeof(word), "data %llu", few[i].node);
+		if (strstr(heard, word))
+			few[i].kept = false;
+	}
+}
+
+static bool keep_of_few(int i)
+{
+	struct proto_attr attr;
+
+	CHECK(do_getattr(&c, few[i].node, 0, &attr) == 0);
+	return few[i].kept = attr.cache == PROTO_CACHE_ALL;
+}
+
+static void open_of_few(int i)
+{
+	struct proto_attr attr;
+	int ret = do_open(&c, few[i].node, next_fh, PROTO_O_READ);
+
+	if (ret == ESTALE) { /* as the kernel does; and that once only */
+		CHECK(do_lookup(&c, 2, (char[]){'f', (char)('0' + i), 0}, next_node, &attr) == 0);
+		forget(next_node++);
+		ret = do_open(&c, few[i].node, next_fh, PROTO_O_READ);
+	}
+	CHECK(ret == 0);
+	few[i].fh = next_fh++;
+}
+
+/* Of 8 watches 4 are for files: whatever is done, what is kept is heard of. */
+static void more_files_than_watches(void)
+{
+	unsigned unheard = 0, heard_of = 0;
+	struct proto_attr attr;
+	char name[3] = "f0";
+
+	for (int i = 0; i < FEW; i++) {
+		name[1] = (char)('0' + i);
+		put_file(name, "text");
+		few[i].node = look(name, &attr);
+		few[i].kept = attr.cache == PROTO_CACHE_ALL;
+		CHECK(few[i].kept == (i < 3)); /* and the dummy */
+		CHECK(few[i].kept || attr.cache == PROTO_CACHE_NAME);
+	}
+	srand(1);
+	for (int n = 0; n < 2000; n++) {
+		int i = rand() % FEW;
+
+		name[1] = (char)('0' + i);
+		switch (rand() % 6) {
+		case 0:
+			hear_of_few();
+			write_out_of_sight(name);
+			(few[i].kept ? heard_of++ : unheard++);
+			hear_of_few();
+			CHECK(!few[i].kept);
+			break;
+		case 1:
+			if (!few[i].fh)
+				open_of_few(i);
+			break;
+		case 2:
+			if (few[i].fh)
+				do_close(&c, few[i].fh);
+			few[i].fh = 0;
+			break;
+		case 3: /* by a number that is not needed */
+			CHECK(do_lookup(&c, 2, name, next_node, &attr) == 0);
+			few[i].kept = attr.cache == PROTO_CACHE_ALL;
+			forget(next_node++);
+			break;
+		default:
+			keep_of_few(i);
+		}
+	}
+	printf("# written out of sight: %u that were kept, %u that were not\n", heard_of, unheard);
+	CHECK(heard_of > 20 && unheard > 20);
+	for (int i = 0; i < FEW; i++)
+		if (few[i].fh)
+			do_close(&c, few[i].fh);
+}
+
+static void few_watches(void)
+{
+	struct proto_attr attr;
+	char name[16];
+
+	/* An open file has one. */
+	open_of_few(1);
+	CHECK(keep_of_few(1));
+	/* What is asked for again and again gets one in time. */
+	for (int i = 0; i < 64 && !keep_of_few(2); i++)
+		;
+	CHECK(few[2].kept);
+	/* A file of another size than was told must be looked up again; but never twice in a row,
+	 * or one that is always written to could not be opened at all. */
+	hear_of_few();
+	append_text(path("f5"), "more");
+	CHECK(do_open(&c, few[5].node, next_fh, PROTO_O_READ) == ESTALE);
+	append_text(path("f5"), "more");
+	CHECK(do_open(&c, few[5].node, next_fh, PROTO_O_READ) == 0);
+	do_close(&c, next_fh++);
+	/* Directories come first, but for open files. */
+	for (int i = 0; i < 8; i++) {
+		snprintf(name, sizeof(name), "dir%d", i);
+		CHECK(do_make(&c, PROTO_MKDIR, 2, name, next_node, 0755) == 0);
+		CHECK(do_getattr(&c, next_node++, 0, &attr) == 0);
+		CHECK((attr.cache == PROTO_CACHE_ALL) == (i < 6));
+	}
+	CHECK(keep_of_few(1) && !keep_of_few(2));
+}
+
 /* There are 8 watches in all, and more directories. */
 static void moved_out_of_sight(void)
 {
@@ -420,12 +611,12 @@ static void moved_out_of_sight(void)
 	CHECK(do_lookup(&c, far, "m2", next_node++, &attr) == 0 && attr.cache == 0);
 	/* Back, and there again in exchange for another. */
 	CHECK(do_rename(&c, far, "m2", 2, "m", 0) == 0);
-	CHECK(do_getattr(&c, m, 0, &attr) == 0 && attr.cache == PROTO_CACHE_ALL);
+	CHECK(do_getattr(&c, m, 0, &attr) == 0 && attr.cache == PROTO_CACHE_NAME);
 	hear();
 	CHECK(do_rename(&c, far, "n", 2, "m", PROTO_RENAME_EXCHANGE) == 0);
 	hear();
 	CHECK(has("attr %llu", m) && has("size %llu n", far));
-	CHECK(do_getattr(&c, n, 0, &attr) == 0 && attr.cache == PROTO_CACHE_ALL);
+	CHECK(do_getattr(&c, n, 0, &attr) == 0 && attr.cache == PROTO_CACHE_NAME);
 }
 
 /* Changes as fast as they are made keep nobody from being answered. */
@@ -491,11 +682,17 @@ int main(void)
 	TEST(a_job_is_a_barrier);
 	TEST(nothing_is_lost_with_a_connection);
 	TEST(too_many_are_all);
+	TEST(another_number);
 	TEST(groups_of_the_caller);
 	TEST(a_busy_writer);
 	client_close(&c);
 	agent_clean(&a);
 	setenv("AGENT_WATCHES", "64", 1); /* of which one sandbox takes an eighth */
+	start();
+	TEST(more_files_than_watches);
+	TEST(few_watches);
+	client_close(&c);
+	agent_clean(&a);
 	start();
 	TEST(moved_out_of_sight);
 	client_close(&c);
