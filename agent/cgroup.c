@@ -155,6 +155,15 @@ uint64_t cgroup_ooms(void)
 	return value_of(text, "oom_kill", &value) ? value : 0;
 }
 
+uint64_t cgroup_memory_max(void)
+{
+	char text[TEXT_MAX];
+	uint64_t value;
+
+	read_text(memory_dir, unified ? "memory.max" : "memory.limit_in_bytes", text);
+	return sscanf(text, "%" SCNu64, &value) == 1 && value < NO_LIMIT ? value : UINT64_MAX;
+}
+
 /* A file of one number, or "max"; false: it is not known. */
 static bool put_file(struct buf *out, const char *key, const char *dir, const char *file)
 {

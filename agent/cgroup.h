@@ -11,6 +11,8 @@ void cgroup_init(void);
 
 /* Processes killed for lack of memory so far; 0 where it is not known. */
 uint64_t cgroup_ooms(void);
+/* How much memory the sandbox may use; UINT64_MAX: no limit is known. */
+uint64_t cgroup_memory_max(void);
 
 enum { CGROUP_MEMORY = 1, CGROUP_CPU = 2, CGROUP_PIDS = 4 };
 

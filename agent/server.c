@@ -5,6 +5,7 @@
  */
 #include "agent/server.h"
 
+#include "agent/brief.h"
 #include "agent/conn.h"
 #include "agent/creds.h"
 #include "agent/files.h"
@@ -161,6 +162,7 @@ static int hello(struct request *r)
 	if (!c->session)
 		return -ENOMEM;
 	session_use(c->session, c);
+	brief_allow(c->session, h.version >= PROTO_VERSION_BRIEF);
 	c->greeted = true;
 	close_older(c);
 	h.agent = agent;

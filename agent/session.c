@@ -5,6 +5,7 @@
  */
 #include "agent/session.h"
 
+#include "agent/brief.h"
 #include "agent/clock.h"
 #include "agent/handles.h"
 #include "agent/locks.h"
@@ -37,6 +38,7 @@ static void session_free(struct session *s)
 	handles_fini(s);
 	nodes_fini(s);
 	changes_fini(&s->changes);
+	brief_fini(s);
 	free(s->closed);
 	pthread_mutex_destroy(&s->lock);
 	free(s);

@@ -33,6 +33,9 @@ struct session {
 	struct node *watched_first, *watched_last; /* files with a watch of their own, by age */
 	unsigned n_watched;
 	unsigned asked_again; /* of those that have none */
+	struct brief *briefs; /* of brief.c; NULL: none yet */
+	unsigned n_briefs;
+	bool briefs_allowed;
 	struct changes changes;
 	uint64_t *closed; /* nodes of files that others closed after writing, until a barrier */
 	unsigned n_closed;

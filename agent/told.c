@@ -5,6 +5,7 @@
  */
 #include "agent/told.h"
 
+#include "agent/brief.h"
 #include "agent/changes.h"
 #include "agent/clock.h"
 
@@ -120,13 +121,13 @@ void told_lost(struct session *s, struct node *n)
 {
 	struct node *same = NULL;
 
-	do { /* as set_told() */
+	while (n) { /* as set_told() */
 		if (n->known && n->told) {
 			n->told = 0;
 			changes_add(s, PROTO_CHANGE_ATTR, n->num, NULL);
 		}
 		n = same = node_by_ino(s, n->dev, n->ino, same);
-	} while (n);
+	}
 }
 
 void told_own_link(const struct pin *of)
@@ -194,6 +195,8 @@ void told_attr(
 		 * a directory without one. */
 		if (n->wd && (S_ISDIR(stx->mode) || (within && stx->nlink == 1)))
 			attr->cache |= PROTO_CACHE_ATTR;
+		else if (brief_may(s, n))
+			attr->cache |= PROTO_CACHE_BRIEF;
 	}
 	pthread_mutex_unlock(&s->lock);
 }

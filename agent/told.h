@@ -39,5 +39,6 @@ bool told_size_is_old(struct session *s, struct node *n, int fd);
  * data_changed: it hears so whatever it was told. */
 void told_compare(struct session *s, struct node *n, const struct sys_statx *stx);
 void told_data_changed(struct session *s, struct node *n);
-/* With s->lock held: n's file is not watched any more, so its attributes must be asked for. */
+/* With s->lock held: n's file (NULL: none) is not watched any more, so its attributes must be asked
+ * for, by whatever number. */
 void told_lost(struct session *s, struct node *n);

@@ -5,6 +5,7 @@
  */
 #include "agent/watch.h"
 
+#include "agent/brief.h"
 #include "agent/changes.h"
 #include "agent/clock.h"
 #include "agent/creds.h"
@@ -431,10 +432,10 @@ static void report_closed(struct session *s, void *arg)
 
 void watch_barrier(void)
 {
-	if (source.fd < 0)
-		return;
-	drain();
+	if (source.fd >= 0)
+		drain();
 	sessions_each(report_closed, NULL);
+	sessions_each(brief_end, NULL);
 	sessions_each(flush_session, NULL);
 }
 

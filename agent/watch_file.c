@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files and links that are watched by themselves, a bounded number of a session: its list, by age,
- * is under the session's lock. The attributes of others are not to be kept: they may get a name in
- * a directory that is not watched, and be changed through that, unheard. Any thread.
+ * Files and links that are watched by themselves; a session's list of them, by age, is under its
+ * lock. Directories come first: a file gives its watch up for one. The attributes of others are not
+ * to be kept: they may get a name in a directory that is not watched, and be changed through that,
+ * unheard. Any thread.
  *
  * A daemon may ask for one file by several numbers, and drop all but one when it has the answer.
  * The watch goes along: to the newest when that is told, and to one of the others when its holder
@@ -21,7 +22,7 @@
 #define AGAIN_EVERY 8	/* of those that are asked for again when no watch is left: see may_have */
 #define TRIES	    64u /* files that are open and in the way of a new one */
 
-/* --- the list; s->lock is held ------------------------------------------------------------------
+/* --- the list: s->lock is held ------------------------------------------------------------------
  */
 
 static void unlist(struct session *s, struct node *n)
@@ -118,13 +119,23 @@ static bool take_one(struct session *s)
 	return false;
 }
 
+static void make_room(struct session *s, void *arg)
+{
+	bool *made = arg;
+
+	if (*made)
+		return;
+	pthread_mutex_lock(&s->lock);
+	*made = take_one(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
 bool watch_make_room(struct session *s)
 {
-	bool made;
+	bool made = false;
 
-	pthread_mutex_lock(&s->lock);
-	made = take_one(s);
-	pthread_mutex_unlock(&s->lock);
+	make_room(s, &made);
+	sessions_each(make_room, &made); /* or another's */
 	return made;
 }
 
@@ -136,7 +147,7 @@ bool watch_make_room(struct session *s)
  * takes none, and what is asked for again only now and then. */
 static bool may_have(struct session *s, enum watch_why why)
 {
-	return s->n_watched < watches_for_files() || why == WATCH_OPENED ||
+	return !watches_are_out() || why == WATCH_OPENED ||
 	       (why == WATCH_AGAIN && s->asked_again++ % AGAIN_EVERY == 0);
 }
 
@@ -180,8 +191,6 @@ static void keep(struct session *s, uint64_t num, int wd, bool right)
 	n = node_by_num(s, num);
 	if (right && n && !n->wd) {
 		n->wd = wd;
-		if (s->n_watched >= watches_for_files())
-			take_one(s);
 		enlist(s, n);
 	} else {
 		watches_leave(wd, s, num);

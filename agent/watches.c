@@ -2,6 +2,8 @@
 /* One inotify instance for all sessions; `lock` guards the table of its watches. */
 #include "agent/watches.h"
 
+#include "agent/cgroup.h"
+#include "agent/clock.h"
 #include "common/cleanup.h"
 
 #include <fcntl.h>
@@ -9,8 +11,12 @@
 #include <sys/inotify.h>
 
 #define LIMIT_FILE  "/proc/sys/fs/inotify/max_user_watches"
-#define WATCHES_MAX 32768u
-#define SHARE	    8 /* of what the machine allows all its containers together */
+#define WATCHES_MAX 65536u
+#define SHARE	    4 /* of what the machine allows all its containers together */
+#define COST                                                                                     \
+	(32u << 10) /* a watch for so many bytes of the sandbox's memory: it keeps some 2 KiB of \
+		       it */
+#define AGAIN_MS 10000 /* the machine had none left: it may have by then */
 
 struct watched {
 	struct link by_wd;
@@ -20,6 +26,7 @@ struct watched {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct table watches; /* by wd; protected by lock, as the next */
 static unsigned n_watches;
+static int64_t refused_ms;   /* when the kernel had none left; 0: never */
 static unsigned max_watches; /* constant after watches_init(), as the next */
 static int inotify_fd = -1;
 
@@ -34,6 +41,8 @@ static unsigned read_limit(void)
 		return 1024;
 	text[n] = 0;
 	most = strtoul(text, NULL, 10) / SHARE;
+	if (most > cgroup_memory_max() / COST)
+		most = cgroup_memory_max() / COST;
 	return most < WATCHES_MAX ? (unsigned)most : WATCHES_MAX;
 }
 
@@ -50,9 +59,14 @@ void watches_fini(void)
 	inotify_fd = -1;
 }
 
-unsigned watches_for_files(void)
+bool watches_are_out(void)
 {
-	return max_watches / 2;
+	bool out;
+
+	pthread_mutex_lock(&lock);
+	out = n_watches >= max_watches || (refused_ms && clock_ms() - refused_ms < AGAIN_MS);
+	pthread_mutex_unlock(&lock);
+	return out;
 }
 
 static struct watched *find(int wd)
@@ -107,6 +121,8 @@ static int add_locked(int dirfd, const char *name, uint32_t events, struct watch
 		return 0;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d%s%s", dirfd, *name ? "/" : "", name);
 	wd = inotify_add_watch(inotify_fd, path, events);
+	if (wd < 0 && errno == ENOSPC)
+		refused_ms = clock_ms();
 	if (wd <= 0)
 		return 0;
 	if (enter(wd, r))

@@ -15,8 +15,8 @@ struct watcher {
 /* Before the first of the others: the descriptor to read events from, or -errno. */
 int watches_init(void);
 void watches_fini(void);
-/* How many of them files may have, in one session; the rest is for directories. */
-unsigned watches_for_files(void);
+/* Whether there is none left: somebody must give one up. */
+bool watches_are_out(void);
 
 /* What is dirfd/name ("": dirfd itself) is watched for that node: the wd, or 0. */
 int watches_add(int dirfd, const char *name, uint32_t events, struct session *s, uint64_t num);

@@ -149,7 +149,7 @@ void proto_get_attr(struct wire_in *in, struct proto_attr *a)
 	get_time(in, &a->ctime);
 	get_time(in, &a->btime);
 	a->cache = wire_get_u32(in);
-	if (a->cache & ~(uint32_t)PROTO_CACHE_ALL)
+	if (a->cache & ~(uint32_t)PROTO_CACHE_BITS)
 		in->bad = true;
 }
 

@@ -10,9 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PROTO_MAGIC	  0x31786273u /* "sbx1" */
-#define PROTO_VERSION	  3	      /* what this tree speaks */
-#define PROTO_VERSION_MIN 3	      /* the oldest that it still understands */
+#define PROTO_MAGIC	    0x31786273u /* "sbx1" */
+#define PROTO_VERSION	    4		/* what this tree speaks */
+#define PROTO_VERSION_MIN   3		/* the oldest that it still understands */
+#define PROTO_VERSION_BRIEF 4		/* from here on there is PROTO_CACHE_BRIEF */
 
 /* Frame head, 24 bytes: u32 len (of the body), u16 type, u16 error, u64 id, u32 uid, u32 gid. In a
  * request `error` is the number of supplementary groups (u32 each) that the body begins with; in a
@@ -200,9 +201,12 @@ enum {
 
 /* What of an attr may be believed until CHANGES says otherwise. */
 enum {
-	PROTO_CACHE_NAME = 1, /* that this name means this file (or none) */
-	PROTO_CACHE_ATTR = 2, /* the attributes */
-	PROTO_CACHE_ALL = 3
+	PROTO_CACHE_NAME = 1,  /* that this name means this file (or none) */
+	PROTO_CACHE_ATTR = 2,  /* the attributes */
+	PROTO_CACHE_ALL = 3,   /* both */
+	PROTO_CACHE_BRIEF = 4, /* the attributes, for some milliseconds: CHANGES tells of them only
+				  at a barrier */
+	PROTO_CACHE_BITS = 7
 };
 
 enum { PROTO_LOCK_READ = 0, PROTO_LOCK_WRITE = 1, PROTO_LOCK_NONE = 2 };

@@ -11,7 +11,8 @@
 #include <sys/sysmacros.h>
 
 #define LONG_S	86400.0
-#define FIXED_S 0.5 /* sandboxes come and go within a second for all */
+#define BRIEF_S 0.01 /* for what is not watched: agent/brief.c counts on it */
+#define FIXED_S 0.5  /* sandboxes come and go within a second for all */
 
 #define BLOCK	  4096
 #define BLOCK_MIN 512
@@ -71,21 +72,23 @@ void inode_fixed_stat(const struct inode *i, mode_t mode, size_t size, struct st
 }
 
 /* Only what changes are told of may be kept; everything else is asked for each time. */
-static double timeout(const struct inode *i, bool may)
+static double timeout(const struct inode *i, double may)
 {
-	return may && itable_changes(i->table) && changes_are_heard(itable_changes(i->table))
-		       ? LONG_S
+	return may > 0 && itable_changes(i->table) && changes_are_heard(itable_changes(i->table))
+		       ? may
 		       : 0;
 }
 
 double inode_name_timeout(const struct inode *i, uint32_t cache)
 {
-	return timeout(i, cache & PROTO_CACHE_NAME);
+	return timeout(i, cache & PROTO_CACHE_NAME ? LONG_S : 0);
 }
 
 double inode_attr_timeout(const struct inode *i, uint32_t cache)
 {
-	return timeout(i, cache & PROTO_CACHE_ATTR);
+	return timeout(i, cache & PROTO_CACHE_ATTR    ? LONG_S
+			  : cache & PROTO_CACHE_BRIEF ? BRIEF_S
+						      : 0);
 }
 
 struct fuse_entry_param inode_entry(const struct inode *i, uint32_t cache)

@@ -277,8 +277,8 @@ UNUSED static int client_call(struct client *c, struct buf *b, size_t begun)
 	return c->head.error;
 }
 
-UNUSED static int client_hello(
-	struct client *c, const struct agent *a, const char *name, struct proto_hello *h)
+UNUSED static int client_hello_as(struct client *c, const struct agent *a, const char *name,
+	uint32_t version, struct proto_hello *h)
 {
 	struct buf b;
 	size_t at;
@@ -291,7 +291,7 @@ UNUSED static int client_hello(
 	memcpy(session, name, strnlen(name, sizeof(session)));
 	at = client_begin(c, &b, PROTO_HELLO);
 	wire_u32(&b, PROTO_MAGIC);
-	wire_u32(&b, PROTO_VERSION);
+	wire_u32(&b, version);
 	wire_u32(&b, PROTO_VERSION_MIN);
 	buf_append(&b, session, sizeof(session));
 	ret = client_call(c, &b, at);
@@ -300,6 +300,12 @@ UNUSED static int client_hello(
 		CHECK(wire_end(&c->in));
 	}
 	return ret;
+}
+
+UNUSED static int client_hello(
+	struct client *c, const struct agent *a, const char *name, struct proto_hello *h)
+{
+	return client_hello_as(c, a, name, PROTO_VERSION, h);
 }
 
 UNUSED static void client_open(struct client *c, const struct agent *a, const char *name)
