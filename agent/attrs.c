@@ -280,7 +280,8 @@ int files_setattr(struct request *r)
 	auto_handle struct handle *h = fh ? handle_get(r->session, fh) : NULL;
 	auto_unpin struct pin pin = PIN_NONE;
 	struct proto_setattr set;
-	struct sys_statx stx;
+	struct sys_statx stx = {0};
+	uint64_t size;
 	bool stat;
 	int ret, after;
 
@@ -294,11 +295,16 @@ int files_setattr(struct request *r)
 		return ret;
 	if (!h)
 		h = handle_of(r->session, pin.node);
+	/* Events of the daemon's own writes are known by the times, which may be set now. */
+	watch_drain();
 	stat = stat_node(r, num, fh, &stx) == 0;
+	size = stx.size;
 	told_own_begin(r->session, pin.node, stat ? &stx : NULL);
 	ret = set_attr(r, num, &pin, h, fh != 0, &set);
 	after = stat_node(r, num, fh, &stx);
-	told_own_end(r->session, pin.node, after < 0 ? NULL : &stx);
+	/* Of its own accord the kernel drops the bytes that it has only for another size. */
+	told_own_end(r->session, pin.node, after < 0 ? NULL : &stx,
+		set.mask & PROTO_SET_ATTR_SIZE && (!size || size != stx.size));
 	if (!ret)
 		ret = after;
 	if (!ret)

@@ -42,7 +42,7 @@ static int truncate_own(struct session *s, struct node *n, int fd)
 
 	told_own_begin(s, n, files_stat(fd, &stx));
 	ret = ftruncate(fd, 0) < 0 ? -errno : 0;
-	told_own_end(s, n, files_stat(fd, &stx));
+	told_own_end(s, n, files_stat(fd, &stx), true);
 	return ret;
 }
 
@@ -246,7 +246,7 @@ int io_write(struct request *r)
 			break;
 		len += (size_t)n;
 	}
-	told_own_end(r->session, h->node, files_stat(h->fd, &stx));
+	told_own_end(r->session, h->node, files_stat(h->fd, &stx), true);
 	if (!ret)
 		wire_u32(&r->out, (uint32_t)len);
 	return ret;

@@ -24,7 +24,8 @@ struct node {
 	/* watch.c's: what the daemon was told last, as hashes of a stat; 0: nothing that holds. */
 	uint64_t told, told_data; /* all attributes; what the bytes go with */
 	uint64_t told_size;	  /* even if that no longer holds */
-	uint64_t own_data;	  /* told_data after the daemon's own last write */
+	uint64_t own_data;	  /* told_data, if the daemon itself was the last to write */
+	uint64_t echo;		  /* what an event of the daemon's own last write finds */
 	int64_t foreign_ms;	  /* when others last closed it after writing; 0: never seen */
 	unsigned writing;	  /* operations of the daemon's own on it, under way */
 	int wd;			  /* the watch; 0: none */

@@ -46,7 +46,7 @@ int range_allocate(struct request *r)
 		errno == EINTR)
 		;
 	ret = ret < 0 ? -errno : 0;
-	told_own_end(r->session, h->node, files_stat(h->fd, &stx));
+	told_own_end(r->session, h->node, files_stat(h->fd, &stx), true);
 	return ret;
 }
 
@@ -177,7 +177,7 @@ int range_copy(struct request *r)
 		.left = length < COPY_MAX ? length : COPY_MAX};
 	told_own_begin(r->session, to->node, files_stat(to->fd, &stx));
 	ret = copy(&c);
-	told_own_end(r->session, to->node, files_stat(to->fd, &stx));
+	told_own_end(r->session, to->node, files_stat(to->fd, &stx), true);
 	if (ret < 0)
 		return ret;
 	wire_u64(&r->out, c.done);

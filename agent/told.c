@@ -70,7 +70,8 @@ static bool is_young(const struct sys_statx *stx)
 }
 
 /* The daemon may know the file by several numbers, and keep any of them. s->lock is held. */
-static void set_told(struct session *s, struct node *n, const struct sys_statx *stx, bool own)
+static void set_told(
+	struct session *s, struct node *n, const struct sys_statx *stx, bool own, bool wrote)
 {
 	uint64_t told = attr_sign(stx), data = data_sign(stx);
 	struct node *same = NULL;
@@ -81,6 +82,8 @@ static void set_told(struct session *s, struct node *n, const struct sys_statx *
 		n->told_size = stx->size;
 		if (own)
 			n->own_data = data;
+		if (wrote)
+			n->echo = data;
 		n = same = node_by_ino(s, sys_dev(stx), stx->ino, same);
 	} while (n);
 }
@@ -102,19 +105,34 @@ void told_data_changed(struct session *s, struct node *n)
 
 /* If the daemon was told something else than this, it will hear so; s->lock is held. Its kernel may
  * have bytes, in a mapping, though it knows that the attributes are old. */
-void told_compare(struct session *s, struct node *n, const struct sys_statx *stx)
+static void compare(struct session *s, struct node *n, const struct sys_statx *stx, bool data_old)
 {
 	bool young = is_young(stx);
 
 	if (!n->known)
 		return;
-	if (S_ISREG(n->type) && n->told_data && (young || n->told_data != data_sign(stx))) {
+	if (S_ISREG(n->type) && n->told_data &&
+		(data_old || young || n->told_data != data_sign(stx))) {
 		told_data_changed(s, n);
 	} else if (n->told && (young || n->told != attr_sign(stx))) {
 		n->told = 0;
 		changes_add(s, PROTO_CHANGE_ATTR, n->num, NULL);
 		expire_name(s, n); /* it may have more links now: see told_attr */
 	}
+}
+
+void told_compare(struct session *s, struct node *n, const struct sys_statx *stx)
+{
+	compare(s, n, stx, false);
+}
+
+void told_written(struct session *s, struct node *n, const struct sys_statx *stx)
+{
+	bool foreign = n->echo != data_sign(stx);
+
+	if (foreign)
+		n->own_data = 0;
+	compare(s, n, stx, foreign);
 }
 
 void told_lost(struct session *s, struct node *n)
@@ -186,7 +204,7 @@ void told_attr(
 	if (n) {
 		bool within = n->parent && n->parent->wd;
 
-		set_told(s, n, stx, false);
+		set_told(s, n, stx, false, false);
 		show(s, n);
 		/* Of several names the agent knows one, and could not expire the others. */
 		if (within && (!S_ISREG(stx->mode) || stx->nlink == 1))
@@ -213,7 +231,7 @@ void told_read(struct session *s, struct node *n, int fd)
 		return;
 	pthread_mutex_lock(&s->lock);
 	if (!n->told_data)
-		set_told(s, n, &stx, false);
+		set_told(s, n, &stx, false, false);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -226,12 +244,16 @@ void told_own_begin(struct session *s, struct node *n, const struct sys_statx *s
 	pthread_mutex_unlock(&s->lock);
 }
 
-void told_own_end(struct session *s, struct node *n, const struct sys_statx *stx)
+void told_own_end(struct session *s, struct node *n, const struct sys_statx *stx, bool wrote)
 {
+	bool own;
+
 	pthread_mutex_lock(&s->lock);
 	n->writing--;
+	/* Times that are set by hand say nothing of whose the bytes are: that stays. */
+	own = wrote || (n->own_data && n->own_data == n->told_data);
 	if (stx)
-		set_told(s, n, stx, true);
+		set_told(s, n, stx, own, wrote);
 	pthread_mutex_unlock(&s->lock);
 }
 

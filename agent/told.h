@@ -19,9 +19,10 @@ void told_attr(
 void told_read(struct session *s, struct node *n, int fd);
 
 /* Around what a daemon does to a file itself: begin finds out what others did before, end what is
- * so now. stx is its stat at that moment; NULL: not to be had. */
+ * so now. stx is its stat at that moment; NULL: not to be had. wrote: it changed bytes, so that an
+ * event of that is to come. */
 void told_own_begin(struct session *s, struct node *n, const struct sys_statx *stx);
-void told_own_end(struct session *s, struct node *n, const struct sys_statx *stx);
+void told_own_end(struct session *s, struct node *n, const struct sys_statx *stx, bool wrote);
 /* The daemon has changed the names in a directory: its kernel knows that the attributes are old. */
 void told_own_names(const struct pin *dir);
 /* The daemon has moved what is dir/name now to a directory that is not watched, from one that is:
@@ -36,8 +37,11 @@ bool told_keeps(struct session *s, struct node *n, int fd);
 bool told_size_is_old(struct session *s, struct node *n, int fd);
 
 /* With s->lock held. compare: if the daemon was told something else than this, it will hear so.
- * data_changed: it hears so whatever it was told. */
+ * written: bytes were written, as an event says. If not by the daemon, it hears so whatever it was
+ * told: a writer's time is set before its bytes are there, and may have been told in between.
+ * data_changed: it hears so in any case. */
 void told_compare(struct session *s, struct node *n, const struct sys_statx *stx);
+void told_written(struct session *s, struct node *n, const struct sys_statx *stx);
 void told_data_changed(struct session *s, struct node *n);
 /* With s->lock held: n's file (NULL: none) is not watched any more, so its attributes must be asked
  * for, by whatever number. */

@@ -191,7 +191,10 @@ static void file_event(struct happened *h)
 			continue; /* the end of our own write looks */
 		if (h->mask & IN_CLOSE_WRITE && !h->echo)
 			note_closed(h->s, n);
-		told_compare(h->s, n, &h->stx);
+		if (h->mask & IN_MODIFY)
+			told_written(h->s, n, &h->stx);
+		else
+			told_compare(h->s, n, &h->stx);
 	}
 }
 

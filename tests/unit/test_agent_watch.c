@@ -4,7 +4,9 @@
 #include "test_agent_files.h"
 #include "test_agent_jobs.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <sys/prctl.h>
 
 static struct agent a;
@@ -228,6 +230,85 @@ static void own_operations_are_no_news(void)
 	hear();
 	CHECK(has("data %llu", (unsigned long long)file));
 	do_close(&c, fh);
+}
+
+static atomic_int write_now; /* what the other thread is to write; 0: it has; -1: the end */
+
+static void *write_bytes(void *arg)
+{
+	int fd = *(int *)arg, v;
+
+	while ((v = write_now) >= 0) {
+		if (!v)
+			continue;
+		for (volatile int i = rand() % 30000; i > 0; i--)
+			;
+		if (pwrite(fd, &v, sizeof(v), 0) != sizeof(v))
+			break;
+		atomic_compare_exchange_strong(&write_now, &v, 0);
+	}
+	return NULL;
+}
+
+static bool reads(uint64_t fh, int *v)
+{
+	const uint8_t *p;
+	size_t n;
+
+	if (do_read(&c, fh, 0, sizeof(*v), &p, &n) != 0 || n != sizeof(*v))
+		return false;
+	memcpy(v, p, n);
+	return true;
+}
+
+/* Sets the mode, or the times, while the other writes k. */
+static bool set_beside(uint64_t f, int k)
+{
+	struct proto_setattr chmod_it = {.mask = PROTO_SET_ATTR_MODE, .mode = 0600};
+	struct proto_setattr touch_it = {
+		.mask = PROTO_SET_ATTR_MTIME, .mtime = {.sec = 1000000000}};
+	struct proto_attr attr;
+	bool ok = true;
+
+	write_now = k;
+	for (int i = 0; i < 2; i++)
+		ok = ok && do_setattr(&c, f, 0, k % 2 ? &touch_it : &chmod_it, &attr) == 0;
+	while (write_now > 0)
+		;
+	return ok;
+}
+
+/* Whenever another writes, also while we set the file's mode or times: it is heard. */
+static void written_beside_our_own(void)
+{
+	int fd = open(path("beside"), O_RDWR | O_CREAT | O_TRUNC, 0644), had = 1, k;
+	uint64_t fh = next_fh++, f;
+	struct proto_attr attr;
+	pthread_t other;
+	char data[32];
+	bool kept = false, good = true;
+
+	CHECK(fd >= 0 && pwrite(fd, &had, sizeof(had), 0) == sizeof(had));
+	CHECK(fchown(fd, 1234, 4321) == 0);
+	f = look("beside", &attr);
+	snprintf(data, sizeof(data), "data %llu", (unsigned long long)f);
+	CHECK(do_open(&c, f, fh, PROTO_O_READ | PROTO_O_WRITE) == 0);
+	hear();
+	write_now = 0;
+	CHECK(pthread_create(&other, NULL, write_bytes, &fd) == 0);
+	for (k = 2; k < 1500 && good; k++) {
+		if (!kept) /* what a kernel does that must ask */
+			good = do_getattr(&c, f, fh, &attr) == 0 && reads(fh, &had);
+		good = good && set_beside(f, k);
+		kept = !strstr(hear(), data);
+		if (kept && had != k)
+			break;
+	}
+	write_now = -1;
+	pthread_join(other, NULL);
+	close(fd);
+	do_close(&c, fh);
+	CHECK(good && k == 1500);
 }
 
 static uint32_t open_says(uint64_t node)
@@ -726,6 +807,7 @@ int main(void)
 	start();
 	TEST(files_and_names);
 	TEST(own_operations_are_no_news);
+	TEST(written_beside_our_own);
 	TEST(bytes_that_may_be_kept);
 	TEST(several_links);
 	TEST(directories_are_watched_when_asked_for);
