@@ -26,9 +26,20 @@ static void attr_time(struct proto_time *to, const struct sys_time *t)
 	to->nsec = t->nsec < 1000000000 ? t->nsec : 999999999;
 }
 
+static uint64_t root_dev; /* constant after files_init() */
+
+void files_init(int root_fd)
+{
+	struct sys_statx stx;
+
+	if (sys_statx(root_fd, "", &stx) == 0)
+		root_dev = sys_dev(&stx);
+}
+
 void files_attr(const struct sys_statx *stx, struct proto_attr *a)
 {
-	*a = (struct proto_attr){.dev = sys_dev(stx),
+	/* An overlay has another number after each start of the container. */
+	*a = (struct proto_attr){.dev = sys_dev(stx) == root_dev ? 0 : sys_dev(stx),
 		.ino = stx->ino,
 		.mode = stx->mode,
 		.nlink = stx->nlink,

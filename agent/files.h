@@ -19,6 +19,9 @@ int files_rename(struct request *r);
 int files_link(struct request *r);
 int files_statfs(struct request *r);
 
+/* Before the first request. */
+void files_init(int root_fd);
+
 /* A statx as the protocol has it. */
 void files_attr(const struct sys_statx *stx, struct proto_attr *a);
 

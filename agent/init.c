@@ -10,6 +10,7 @@
 #include "agent/cgroup.h"
 #include "agent/clock.h"
 #include "agent/creds.h"
+#include "agent/files.h"
 #include "agent/idle.h"
 #include "agent/jobs.h"
 #include "agent/listen.h"
@@ -311,6 +312,7 @@ int init_run(const struct init_options *o)
 	cgroup_init();
 	stats_init();
 	ps_init(self.launch.root_fd);
+	files_init(self.launch.root_fd);
 	sessions_init(self.launch.root_fd, o->workspace, node_fds);
 	ret = loop_init();
 	if (!ret)

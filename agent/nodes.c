@@ -67,16 +67,19 @@ struct node *node_by_name(
 	return NULL;
 }
 
-static void untell(struct node *n)
+struct node *node_next(struct session *s, struct node *prev)
 {
-	n->told = n->told_data = 0;
+	struct link *l = table_each(&s->nodes, prev ? &prev->by_num : NULL);
+
+	return l ? link_of(l, struct node, by_num) : NULL;
 }
 
 void nodes_untell(struct session *s)
 {
-	for (size_t i = 0; i < s->nodes.n_slots; i++)
-		for (struct link *l = s->nodes.slots[i]; l; l = l->next)
-			untell(link_of(l, struct node, by_num));
+	struct node *n = NULL;
+
+	while ((n = node_next(s, n)))
+		n->told = n->told_data = 0;
 }
 
 static bool is_root(const struct node *n)

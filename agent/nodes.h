@@ -24,6 +24,7 @@ struct node {
 	/* watch.c's: what the daemon was told last, as hashes of a stat; 0: nothing that holds. */
 	uint64_t told, told_data; /* all attributes; what the bytes go with */
 	uint64_t told_size;	  /* even if that no longer holds */
+	uint64_t rights;	  /* a directory's owner, group and mode, the same; 0: none */
 	uint64_t own_data;	  /* told_data, if the daemon itself was the last to write */
 	uint64_t echo;		  /* what an event of the daemon's own last write finds */
 	int64_t foreign_ms;	  /* when others last closed it after writing; 0: never seen */
@@ -50,12 +51,13 @@ struct pin {
 int nodes_init(struct session *s, int root_fd, const char *workspace);
 void nodes_fini(struct session *s);
 
-/* With s->lock held; the last two go on after prev, NULL begins and ends. by_ino also finds nodes
+/* With s->lock held; those with prev go on after it, NULL begins and ends. by_ino also finds nodes
  * that the daemon has forgotten and that are still open. */
 struct node *node_by_num(struct session *s, uint64_t num);
 struct node *node_by_ino(struct session *s, uint64_t dev, uint64_t ino, struct node *prev);
 struct node *node_by_name(
 	struct session *s, const struct node *dir, const char *name, struct node *prev);
+struct node *node_next(struct session *s, struct node *prev); /* of all that are known */
 void nodes_untell(struct session *s); /* nothing that was told holds any more */
 
 /* -ESTALE: no such node, or another file is in its place. */

@@ -86,6 +86,18 @@ struct link *table_next(const struct link *l)
 	return next;
 }
 
+struct link *table_each(const struct table *t, const struct link *l)
+{
+	size_t i = l ? slot_of(l->key, t->n_slots) + 1 : 0;
+
+	if (l && l->next)
+		return l->next;
+	for (; i < t->n_slots; i++)
+		if (t->slots[i])
+			return t->slots[i];
+	return NULL;
+}
+
 struct link *table_pop(struct table *t)
 {
 	for (; t->popped < t->n_slots; t->popped++) {

@@ -29,6 +29,9 @@ void table_trim(struct table *t);
 struct link *table_find(const struct table *t, uint64_t key);
 struct link *table_next(const struct link *l);
 
+/* The link after l, of all; NULL begins and ends. */
+struct link *table_each(const struct table *t, const struct link *l);
+
 /* Takes any link out; NULL when the table is empty. For the end: nothing is added meanwhile. */
 struct link *table_pop(struct table *t);
 void table_fini(struct table *t);

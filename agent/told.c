@@ -69,6 +69,22 @@ static bool is_young(const struct sys_statx *stx)
 	return !fine_times && age_ns(&stx->ctime) < YOUNG_NS;
 }
 
+/* Who may search a directory is asked only when a name in it is looked up: not of names that the
+ * kernel has. s->lock is held. */
+static void see_rights(struct session *s, struct node *n, const struct sys_statx *stx)
+{
+	uint64_t rights = mix(mix(mix(1, stx->uid), stx->gid), stx->mode);
+	uint64_t before = n->rights;
+	struct node *child = NULL;
+
+	if (!S_ISDIR(n->type) || rights == before)
+		return;
+	n->rights = rights;
+	while (before && (child = node_next(s, child)))
+		if (child->parent == n)
+			changes_add(s, PROTO_CHANGE_SIZE, n->num, child->name);
+}
+
 /* The daemon may know the file by several numbers, and keep any of them. s->lock is held. */
 static void set_told(
 	struct session *s, struct node *n, const struct sys_statx *stx, bool own, bool wrote)
@@ -77,6 +93,7 @@ static void set_told(
 	struct node *same = NULL;
 
 	do { /* first n itself, which may be a root */
+		see_rights(s, n, stx);
 		n->told = told;
 		n->told_data = data;
 		n->told_size = stx->size;
@@ -111,6 +128,7 @@ static void compare(struct session *s, struct node *n, const struct sys_statx *s
 
 	if (!n->known)
 		return;
+	see_rights(s, n, stx);
 	if (S_ISREG(n->type) && n->told_data &&
 		(data_old || young || n->told_data != data_sign(stx))) {
 		told_data_changed(s, n);

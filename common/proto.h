@@ -250,7 +250,7 @@ struct proto_time {
 };
 
 struct proto_attr {
-	uint64_t dev, ino;
+	uint64_t dev, ino; /* dev 0: that of the root */
 	uint32_t mode, nlink, uid, gid;
 	uint64_t size, blocks;
 	uint32_t blksize, rdev_major, rdev_minor;

@@ -501,6 +501,22 @@ static uint64_t place_hash(const struct inode *dir, const char *name)
 	return mix(h, 0);
 }
 
+/* st_ino: containers of one image have the same devices and inodes. */
+static uint64_t number(struct itable *t, uint64_t dev, uint64_t ino)
+{
+	return mix(mix(table_seed(t), dev), ino);
+}
+
+uint64_t inode_listed_ino(struct inode *dir, uint64_t ino)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&dir->table->lock);
+	n = number(dir->table, dir->dev, ino);
+	pthread_mutex_unlock(&dir->table->lock);
+	return n;
+}
+
 struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, uint32_t epoch,
 	const struct proto_attr *a, struct forget *f)
 {
@@ -542,7 +558,7 @@ struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, ui
 		i->real_ino = a->ino;
 		i->btime = a->btime;
 		i->at = at;
-		i->ino = mix(mix(table_seed(t), a->dev), a->ino);
+		i->ino = number(t, a->dev, a->ino);
 		i->lookups = 1;
 		i->name = by_name ? strdup(name) : NULL;
 		if (by_name) {

@@ -91,6 +91,9 @@ struct inode *inode_tree(struct itable *t, enum tree tree);
 struct inode *inode_found(struct inode *dir, const char *name, uint64_t node, uint32_t epoch,
 	const struct proto_attr *attr, struct forget *f);
 
+/* The st_ino of what has that inode number inside, on the directory's device. */
+uint64_t inode_listed_ino(struct inode *dir, uint64_t ino);
+
 /* The node that the agent knows by that number: a new reference; NULL: the kernel has none. */
 struct inode *inode_by_node(struct itable *t, uint64_t node);
 /* All that live in the sandbox: references, in an array to be freed. -ENOMEM. */

@@ -157,7 +157,7 @@ static int page_entry(struct op *op, struct page *p, const struct proto_dirent *
 	memcpy(name, d->name, d->name_len);
 	name[d->name_len] = 0;
 	which = special(op->ino, name, d->name_len);
-	e.attr.st_ino = d->ino ? d->ino : 1;
+	e.attr.st_ino = inode_listed_ino(op->ino, d->ino); /* it may not be looked at */
 	e.attr.st_mode = d->type & S_IFMT;
 	if (which >= 0) {
 		struct shown s = shown_for(which);

@@ -304,9 +304,14 @@ holds() {
   is "$(stat -c %i "$W/g")" "$ino"
   remount
   is "$(stat -c %i "$W/g")" "$ino"
+  # Over a stop too, though its file system may have another device number then: one that is made meanwhile takes the first.
+  echo stopped >"$MNT/demo/ctl/state"
+  sandbox three
+  echo running >"$MNT/demo/ctl/state"
+  is "$(stat -c %i "$W/g")" "$ino"
   # One image: inside it is the same inode of the same device.
   [[ $(stat -c %i "$MNT/demo/rootfs/etc/passwd") != "$(stat -c %i "$MNT/two/rootfs/etc/passwd")" ]]
-  rmdir "$MNT/two"
+  rmdir "$MNT/two" "$MNT/three"
 }
 
 @test "a listing's inode numbers and types are those of stat" {
@@ -330,6 +335,28 @@ root = listed(sys.argv[2])
 assert root["workspace"] == stat.S_IFLNK
 assert root["proc"] == root["dev"] == root.get("sys", stat.S_IFDIR) == stat.S_IFDIR # not every engine has /sys
 PY
+}
+
+@test "names that may be listed and not looked at have numbers of this sandbox alone" {
+  sandbox user@box
+  W=$MNT/user@box/workspace
+  out user@box 'mkdir d; : > d/f'
+  local seen
+  seen=$(stat -c %i "$W/d/f")
+  out user@box 'chmod 444 d'
+  # Whoever mounted acts as that user; what the kernel has kept makes no difference.
+  python3 - "$W/d" "$seen" "$(out user@box 'chmod 755 d; stat -c %i d/f; chmod 444 d')" <<'PY'
+import errno, os, sys
+dir, seen, inside = sys.argv[1:]
+try:
+    os.stat(dir + "/f")
+    raise AssertionError("it could be searched")
+except PermissionError:
+    pass
+listed = [e.inode() for e in os.scandir(dir)]
+assert listed == [int(seen)] and seen != inside, (listed, seen, inside)
+PY
+  rmdir "$MNT/user@box"
 }
 
 @test "in the whole tree the workspace is a link back to workspace/" {

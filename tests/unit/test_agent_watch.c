@@ -397,6 +397,27 @@ static void directories_are_watched_when_asked_for(void)
 	CHECK(has("name 2 moved"));
 }
 
+/* Names that are kept are not looked up, so nobody asks whether they still may be. */
+static void rights_of_a_directory(void)
+{
+	unsigned long long d;
+	struct proto_attr attr;
+
+	CHECK(mkdir(path("rights"), 0755) == 0);
+	put_file("rights/in", "");
+	d = look("rights", &attr);
+	CHECK(do_lookup(&c, d, "in", next_node++, &attr) == 0);
+	CHECK(do_getattr(&c, d, 0, &attr) == 0);
+	hear();
+	put_file("rights/other", "");
+	hear();
+	CHECK(!strstr(heard, " in"));
+	CHECK(chmod(path("rights"), 0700) == 0);
+	hear();
+	CHECK(has("size %llu in", d));
+	CHECK(do_lookup(&c, d, "in", next_node++, &attr) == EACCES);
+}
+
 static void a_job_is_a_barrier(void)
 {
 	unsigned long long f;
@@ -811,6 +832,7 @@ int main(void)
 	TEST(bytes_that_may_be_kept);
 	TEST(several_links);
 	TEST(directories_are_watched_when_asked_for);
+	TEST(rights_of_a_directory);
 	TEST(a_job_is_a_barrier);
 	TEST(nothing_is_lost_with_a_connection);
 	TEST(too_many_are_all);
