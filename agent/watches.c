@@ -10,13 +10,11 @@
 #include <stdio.h>
 #include <sys/inotify.h>
 
-#define LIMIT_FILE  "/proc/sys/fs/inotify/max_user_watches"
-#define WATCHES_MAX 65536u
-#define SHARE	    4 /* of what the machine allows all its containers together */
-#define COST                                                                                     \
-	(32u << 10) /* a watch for so many bytes of the sandbox's memory: it keeps some 2 KiB of \
-		       it */
-#define AGAIN_MS 10000 /* the machine had none left: it may have by then */
+#define MACHINE_FILE   "/proc/sys/fs/inotify/max_user_watches"
+#define NAMESPACE_FILE "/proc/sys/user/max_inotify_watches"
+#define WATCHES_MAX    65536u
+#define MEMORY	       (32u << 10) /* of the sandbox's, for each: one keeps some 2 KiB of it */
+#define AGAIN_MS       10000	   /* after the machine had none left */
 
 struct watched {
 	struct link by_wd;
@@ -30,25 +28,36 @@ static int64_t refused_ms;   /* when the kernel had none left; 0: never */
 static unsigned max_watches; /* constant after watches_init(), as the next */
 static int inotify_fd = -1;
 
-static unsigned read_limit(void)
+static uint64_t read_number(const char *file, uint64_t otherwise)
 {
-	cleanup_close int fd = open(LIMIT_FILE, O_RDONLY | O_CLOEXEC);
+	cleanup_close int fd = open(file, O_RDONLY | O_CLOEXEC);
 	char text[32];
 	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	unsigned long most;
 
 	if (n <= 0)
-		return 1024;
+		return otherwise;
 	text[n] = 0;
-	most = strtoul(text, NULL, 10) / SHARE;
-	if (most > cgroup_memory_max() / COST)
-		most = cgroup_memory_max() / COST;
-	return most < WATCHES_MAX ? (unsigned)most : WATCHES_MAX;
+	return strtoull(text, NULL, 10);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The sandbox's own programs may want some too: all containers of the machine have one limit, those
+ * of a user namespace another. */
+static unsigned limit(void)
+{
+	uint64_t most = least(
+		read_number(MACHINE_FILE, 8192) / 4, read_number(NAMESPACE_FILE, UINT64_MAX) / 2);
+
+	return (unsigned)least(least(most, cgroup_memory_max() / MEMORY), WATCHES_MAX);
 }
 
 int watches_init(void)
 {
-	max_watches = read_limit();
+	max_watches = limit();
 	inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	return inotify_fd < 0 ? -errno : inotify_fd;
 }
