@@ -221,6 +221,9 @@ void told_attr(
 	n = node_by_num(s, num);
 	if (n) {
 		bool within = n->parent && n->parent->wd;
+		/* The daemon knows a link by its name, so one with two names as two nodes, of which
+		 * its kernel changes one at a time. */
+		bool alone = S_ISDIR(stx->mode) || stx->nlink == 1;
 
 		set_told(s, n, stx, false, false);
 		show(s, n);
@@ -229,9 +232,9 @@ void told_attr(
 			attr->cache |= PROTO_CACHE_NAME;
 		/* Without a watch of its own a file could be changed by a name that it is given in
 		 * a directory without one. */
-		if (n->wd && (S_ISDIR(stx->mode) || (within && stx->nlink == 1)))
+		if (n->wd && alone && (S_ISDIR(stx->mode) || within))
 			attr->cache |= PROTO_CACHE_ATTR;
-		else if (brief_may(s, n))
+		else if (alone && brief_may(s, n))
 			attr->cache |= PROTO_CACHE_BRIEF;
 	}
 	pthread_mutex_unlock(&s->lock);
