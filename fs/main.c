@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -310,6 +311,8 @@ int main(int argc, char **argv)
 	else if (r == 0) {
 		log_level(o.debug ? LOG_TRACE : o.foreground ? LOG_INFO : LOG_WARN);
 		raise_files();
+		/* An arena a thread keeps much of what a walk of very many files took. */
+		mallopt(M_ARENA_MAX, 2);
 		siphash_seed();
 		r = run(&args, &o);
 	}
