@@ -20,8 +20,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <malloc.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
