@@ -462,6 +462,63 @@ assert b.execute("pragma integrity_check").fetchone() == ("ok",)
 PY
 }
 
+# Nothing is opened in between, since an open would be a barrier too; names are looked at first in some rounds, bytes in
+# others, so that no look makes up for another.
+@test "when a lock is granted, all that was done under it before is seen" {
+  local kind rounds=30
+  ! short || rounds=10
+  for kind in flock posix; do
+    rm -rf "$W/shared"
+    mkdir "$W/shared"
+    ex demo "cd shared; printf 000000 >bytes; printf 000000 >longer; : >other; : >name0
+      ../.locker turns $kind write lock 0 0 $rounds </dev/null >.log 2>&1 &"
+    timeout 120 python3 - "$W/shared" $kind $rounds <<'PY' || {
+import fcntl, os, sys, time
+os.chdir(sys.argv[1])
+kind, rounds = sys.argv[2], int(sys.argv[3])
+lock = fcntl.flock if kind == "flock" else fcntl.lockf
+fd, held, longer = (os.open(n, os.O_RDWR | os.O_CREAT) for n in ("lock", "bytes", "longer"))
+def there(name):
+    try:
+        os.stat(name)
+        return True
+    except FileNotFoundError:
+        return False
+def touch(name):
+    os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+wrong = []
+for i in range(1, rounds + 1):
+    while not there("turn%d" % i):
+        time.sleep(0.001)
+    looks = [
+        ("bytes by a held descriptor", lambda i: os.pread(held, 100, 0), lambda i: b"%06d" % i),
+        ("size by a held descriptor", lambda i: os.fstat(longer).st_size, lambda i: 6 + 6 * i),
+        ("mode of another file", lambda i: os.stat("other").st_mode & 0o777, lambda i: 0o644 if i % 2 else 0o600),
+        ("a name that came", lambda i: there("name%d" % i), lambda i: True),
+        ("a name that went", lambda i: there("name%d" % (i - 1)), lambda i: False),
+        ("the listing", lambda i: [n for n in os.listdir() if n.startswith("name")], lambda i: ["name%d" % i]),
+    ]
+    looks = looks[i % len(looks):] + looks[:i % len(looks)]
+    # All is known, and how it was.
+    assert os.pread(held, 100, 0) == b"%06d" % (i - 1), i
+    for what, look, want in looks:
+        look(i)
+        look(i)
+    touch("go%d" % i)
+    lock(fd, fcntl.LOCK_EX)
+    wrong += [(i, what, got, want(i)) for what, look, want in looks if (got := look(i)) != want(i)]
+    lock(fd, fcntl.LOCK_UN)
+    touch("seen%d" % i)
+for w in wrong:
+    print("WRONG: %s, round %d: %s: got %r, want %r" % ((kind,) + w))
+sys.exit(bool(wrong))
+PY
+      cat "$W/shared/.log"
+      false
+    }
+  done
+}
+
 # bats test_tags=valgrind
 @test "a counter under a lock loses nothing when both sides count" {
   local n=100 i

@@ -8,7 +8,9 @@
  *                                                 TERM: says "released MS", then unlocks
  *   locker wait KIND TYPE FILE START LEN SECONDS  "got MS", or "timeout MS" by SIGALRM and EINTR
  *   locker run  KIND TYPE FILE START LEN CMD...   waits for it and runs CMD, as flock(1) does
- *   locker test KIND TYPE FILE START LEN          "free", or "TYPE START LEN PID" of who has it
+ *   locker turns KIND TYPE FILE START LEN N       N times, with locks.bats: changes files in its
+ * directory, and unlocks at once locker test KIND TYPE FILE START LEN          "free", or "TYPE
+ * START LEN PID" of who has it
  *
  * MS is monotonic time, the same for all processes of a machine.
  */
@@ -19,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -138,6 +141,61 @@ static int run(int fd, short type, const struct flock *bytes, char **argv)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
 }
 
+static void check(long result, const char *what)
+{
+	if (result < 0)
+		die(what);
+}
+
+static const char *numbered(const char *word, int i)
+{
+	static char name[2][32];
+	static int next;
+
+	next = !next;
+	snprintf(name[next], sizeof(name[next]), "%s%d", word, i);
+	return name[next];
+}
+
+static void make(const char *name)
+{
+	int fd = open(name, O_WRONLY | O_CREAT, 0666);
+
+	check(fd, name);
+	close(fd);
+}
+
+static void until_there(const char *name)
+{
+	while (access(name, F_OK) != 0)
+		usleep(1000);
+}
+
+/* The files that it writes stay open: no close tells of them. The other side waits for the lock,
+ * most likely, when they change. */
+static int turns(int fd, short type, const struct flock *bytes, int n)
+{
+	int data = open("bytes", O_WRONLY), longer = open("longer", O_WRONLY | O_APPEND);
+	char text[16];
+
+	check(data, "bytes");
+	check(longer, "longer");
+	for (int i = 1; i <= n; i++) {
+		check(take(fd, type, bytes, 1), "lock");
+		make(numbered("turn", i));
+		until_there(numbered("go", i));
+		usleep(5000);
+		check(rename(numbered("name", i - 1), numbered("name", i)), "rename");
+		check(chmod("other", i % 2 ? 0644 : 0600), "chmod");
+		check(write(longer, "123456", 6), "longer");
+		snprintf(text, sizeof(text), "%06d", i);
+		check(pwrite(data, text, 6, 0), "bytes");
+		check(take(fd, F_UNLCK, bytes, 0), "unlock");
+		until_there(numbered("seen", i)); /* or we would have it again first */
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct flock bytes = {.l_whence = SEEK_SET};
@@ -161,6 +219,8 @@ int main(int argc, char **argv)
 		return hold(fd, type, &bytes);
 	if (strcmp(argv[1], "run") == 0 && argc > 7)
 		return run(fd, type, &bytes, argv + 7);
+	if (strcmp(argv[1], "turns") == 0 && argc > 7)
+		return turns(fd, type, &bytes, atoi(argv[7]));
 	if (strcmp(argv[1], "test") == 0)
 		return test(fd, type, &bytes);
 	return wait_for(fd, type, &bytes, argc > 7 ? (unsigned)atoi(argv[7]) : 0);

@@ -174,3 +174,30 @@ UNUSED static void do_close(struct client *c, uint64_t fh)
 	wire_u64(&b, fh);
 	client_send(c, &b, at);
 }
+
+/* Sends a LOCK and does not wait for the answer; its id. */
+UNUSED static uint64_t send_lock(struct client *who, uint64_t fh, uint64_t owner, uint32_t type,
+	uint64_t start, uint64_t end, uint8_t wait)
+{
+	struct buf b;
+	size_t at = client_begin(who, &b, PROTO_LOCK);
+
+	wire_u64(&b, fh);
+	wire_u64(&b, owner);
+	proto_put_lock(&b, &(struct proto_lock){.type = type, .start = start, .end = end});
+	wire_u8(&b, wait);
+	client_send(who, &b, at);
+	return who->next_id;
+}
+
+UNUSED static uint64_t send_flock(struct client *who, uint64_t fh, uint32_t type, uint8_t wait)
+{
+	struct buf b;
+	size_t at = client_begin(who, &b, PROTO_FLOCK);
+
+	wire_u64(&b, fh);
+	wire_u32(&b, type);
+	wire_u8(&b, wait);
+	client_send(who, &b, at);
+	return who->next_id;
+}

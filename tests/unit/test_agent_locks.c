@@ -42,21 +42,6 @@ static uint64_t open_as(struct client *who, const char *name, uint32_t flags)
 	return fh;
 }
 
-/* Sends a LOCK and does not wait for the answer; its id. */
-static uint64_t send_lock(struct client *who, uint64_t fh, uint64_t owner, uint32_t type,
-	uint64_t start, uint64_t end, uint8_t wait)
-{
-	struct buf b;
-	size_t at = client_begin(who, &b, PROTO_LOCK);
-
-	wire_u64(&b, fh);
-	wire_u64(&b, owner);
-	proto_put_lock(&b, &(struct proto_lock){.type = type, .start = start, .end = end});
-	wire_u8(&b, wait);
-	client_send(who, &b, at);
-	return who->next_id;
-}
-
 /* The next reply must be that one's; its error. */
 static int answer_to(struct client *who, uint64_t id)
 {
@@ -71,18 +56,6 @@ static int lock(struct client *who, uint64_t fh, uint64_t owner, uint32_t type, 
 	uint64_t end)
 {
 	return answer_to(who, send_lock(who, fh, owner, type, start, end, 0));
-}
-
-static uint64_t send_flock(struct client *who, uint64_t fh, uint32_t type, uint8_t wait)
-{
-	struct buf b;
-	size_t at = client_begin(who, &b, PROTO_FLOCK);
-
-	wire_u64(&b, fh);
-	wire_u32(&b, type);
-	wire_u8(&b, wait);
-	client_send(who, &b, at);
-	return who->next_id;
 }
 
 static int flock_as(struct client *who, uint64_t fh, uint32_t type)

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 
 static struct agent a;
@@ -439,6 +440,68 @@ static void a_job_is_a_barrier(void)
 	CHECK(do_getattr(&c, f, 0, &attr) == 0);
 }
 
+/* All that happened before the reply with that count, in `heard`: without a question that would
+ * make the agent look at its events. */
+static void hear_up_to(uint64_t seq)
+{
+	heard[0] = 0;
+	while (told < seq) {
+		ask(&c, told);
+		CHECK(client_recv(&c) && c.head.id == c.next_id && c.head.error == 0);
+		read_changes(&c);
+	}
+}
+
+/* Granted after a wait or at once, of either kind: its reply counts what was done under the lock
+ * before. */
+static void a_lock_is_a_barrier(void)
+{
+	unsigned long long f, g, fh = next_fh++;
+	struct proto_attr attr;
+	char name[32];
+	int fd;
+
+	put_file("lock", "");
+	put_file("under", "0000");
+	put_file("beside", "");
+	CHECK(chmod(path("lock"), 0666) == 0);
+	CHECK(do_open(&c, look("lock", &attr), fh, PROTO_O_READ | PROTO_O_WRITE) == 0);
+	f = look("under", &attr);
+	g = look("beside", &attr);
+	fd = open(path("lock"), O_RDWR);
+	for (int i = 0; i < 200; i++) {
+		struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+		bool flocks = i % 2, waits = i % 4 < 2;
+		uint64_t id = 0;
+
+		CHECK(do_getattr(&c, f, 0, &attr) == 0 && do_getattr(&c, g, 0, &attr) == 0);
+		snprintf(name, sizeof(name), "made%d", i);
+		CHECK(do_lookup(&c, 2, name, next_node++, &attr) == ENOENT);
+		hear();
+		CHECK((flocks ? flock(fd, LOCK_EX) : fcntl(fd, F_SETLK, &fl)) == 0);
+		if (waits)
+			id = flocks ? send_flock(&c, fh, PROTO_LOCK_WRITE, 1)
+				    : send_lock(&c, fh, 1, PROTO_LOCK_WRITE, 0, INT64_MAX, 1);
+		put_file(name, "");
+		CHECK(chmod(path("beside"), i % 2 ? 0600 : 0644) == 0);
+		append_text(path("under"), "more");
+		fl.l_type = F_UNLCK;
+		CHECK((flocks ? flock(fd, LOCK_UN) : fcntl(fd, F_SETLK, &fl)) == 0);
+		if (!waits)
+			id = flocks ? send_flock(&c, fh, PROTO_LOCK_WRITE, 0)
+				    : send_lock(&c, fh, 1, PROTO_LOCK_WRITE, 0, INT64_MAX, 0);
+		CHECK(client_recv(&c) && c.head.id == id && c.head.error == 0);
+		hear_up_to(proto_seq(&c.head));
+		CHECK(has("data %llu", f) && has("attr %llu", g) && has("name 2 %s", name));
+		id = flocks ? send_flock(&c, fh, PROTO_LOCK_NONE, 0)
+			    : send_lock(&c, fh, 1, PROTO_LOCK_NONE, 0, INT64_MAX, 0);
+		CHECK(client_recv(&c) && c.head.id == id && c.head.error == 0);
+	}
+	close(fd);
+	do_close(&c, fh);
+	hear();
+}
+
 static void nothing_is_lost_with_a_connection(void)
 {
 	struct client d;
@@ -837,6 +900,7 @@ int main(void)
 	TEST(directories_are_watched_when_asked_for);
 	TEST(rights_of_a_directory);
 	TEST(a_job_is_a_barrier);
+	TEST(a_lock_is_a_barrier);
 	TEST(nothing_is_lost_with_a_connection);
 	TEST(too_many_are_all);
 	TEST(another_number);
