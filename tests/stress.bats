@@ -238,6 +238,75 @@ stressors() {
 
 # --- many files -----------------------------------------------------------------------------------
 
+# The agent watches so many files by themselves (agent/watches.c), and here are more. What is written to one of them through
+# another name, in a directory that the host never knew, only a watch of the file itself tells: of the others nothing may be kept.
+@test "of more files than can be watched, one written to by another name is seen to be at once" {
+  local n
+  box
+  n=$(amount 20000 40000 200000)
+  cp "$STRESS" "$W/stress.bin"
+  out demo "./stress.bin files many $n"
+  is "$(find "$W/many" -type f -size -100 | wc -l)" "$n"
+  python3 - "$MNT/demo" "$n" "$(amount 5 12 100)" <<'PY'
+import ctypes, os, sys
+box, count, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+os.chdir(box + "/workspace")
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+def mapped(fd, n): # not by mmap.mmap, which begins with a stat
+    at = libc.mmap(None, 4096, 1, 1, fd, 0)
+    assert at != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
+    text = ctypes.string_at(at, n)
+    libc.munmap(at, 4096)
+    return text
+def opened(name, what):
+    fd = os.open(name, os.O_RDONLY)
+    try:
+        return what(fd)
+    finally:
+        os.close(fd)
+want = {}
+wrong = []
+def check(name, what, got, right):
+    if got != right:
+        wrong.append("WRONG: round %d, %s, %s: got %r, want %r" % (r, name, what, got, right))
+for r in range(rounds):
+    # Of all that there are, evenly; half of them those of the round before.
+    files = [(r // 2 * 37 + k * (count // 200)) % count for k in range(200)]
+    names = {i: "many/d%d/file%d" % (i // 500, i) for i in files}
+    before = {i: os.stat(names[i]) for i in files}
+    if r % 3 == 2:
+        for name in names.values():
+            opened(name, lambda fd: os.read(fd, 4096))
+    text = "mkdir unseen%d; cd unseen%d\n" % (r, r)
+    text += "".join("ln ../%s %d; echo round %d >>%d\n" % (names[i], i, r, i) for i in files)
+    with open(box + "/ctl/exec", "w") as f:
+        f.write(text + "cd ..; rm -r unseen%d\n" % r)
+    for k, i in enumerate(files):
+        name = names[i]
+        want[i] = want.get(i, b"%d\n" % i) + b"round %d\n" % r
+        new, n = want[i], len(want[i])
+        if k % 3 == 0:
+            st = os.stat(name)
+            check(name, "size", st.st_size, n)
+            check(name, "mtime is new", st.st_mtime_ns > before[i].st_mtime_ns, True)
+            check(name, "links", st.st_nlink, 1)
+        elif k % 3 == 1:
+            check(name, "mapped", opened(name, lambda fd: mapped(fd, n)), new)
+        check(name, "read", opened(name, lambda fd: os.read(fd, 4096)), new)
+        check(name, "size of the open file", opened(name, lambda fd: os.fstat(fd).st_size), n)
+    with open(box + "/ctl/exit_code") as f:
+        assert f.read() == "0\n"
+print("\n".join(wrong[:20]))
+print("%d wrong" % len(wrong))
+sys.exit(bool(wrong))
+PY
+  out demo 'rm -rf many'
+  rmdir "$MNT/demo"
+}
+
 # usage_of PID: resident KiB and open descriptors
 usage_of() {
   awk '$1 == "VmRSS:" { printf "%s ", $2 }' "/proc/$1/status"
