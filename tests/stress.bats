@@ -99,7 +99,7 @@ lying() {
 
 @test "what a process in the background changes the host sees within 100 ms" {
   box
-  SHOW=21 show "$STRESS" lag ${SBX_LONG:+--strict} "$(amount 2 5 60)" "$MNT/demo"
+  SHOW=33 show "$STRESS" lag ${SBX_LONG:+--strict} "$(amount 2 5 60)" "$MNT/demo"
   rmdir "$MNT/demo"
 }
 

@@ -4,8 +4,10 @@
  * The writer makes the changes 1, 2, 3 ... to each of several things, and notes when each was done.
  * The host looks at all of them in a loop. A look that began at P and did not show change K was
  * stale by P minus the time at which K was done: that must not be more than 100 ms. When the host
- * saw it first is printed too. Those who carry the news need a processor: where others have it, one
- * change in ten may be later, up to ten seconds; with --strict none.
+ * saw it first is printed too. An open makes the host hear of everything, so half of the time it
+ * opens nothing, and does not look at what can be seen by an open only. Those who carry the news
+ * need a processor: where others have it, one change in ten may be later, up to ten seconds; with
+ * --strict none.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,24 +23,50 @@
 #include "data.h"
 #include "stress.h"
 
-enum way { DATA, HELD, APPEND, ATTR, OVER, MAP, LINK, NAME, GONE, LISTED, WAYS };
+enum way {
+	DATA,
+	HELD,
+	APPEND,
+	KEPT,
+	GROWN,
+	CUT,
+	ATTR,
+	MODE,
+	OVER,
+	MAP,
+	LINK,
+	NAME,
+	GONE,
+	MADE,
+	REMOVED,
+	LISTED,
+	WAYS
+};
 
 static const char *const ways[WAYS] = {
 	[DATA] = "overwritten",
 	[HELD] = "overwritten, read by an open descriptor",
 	[APPEND] = "appended",
+	[KEPT] = "overwritten, never closed by the writer",
+	[GROWN] = "appended, never closed by the writer",
+	[CUT] = "truncated",
 	[ATTR] = "mtime set",
+	[MODE] = "mode set",
 	[OVER] = "renamed over",
 	[MAP] = "stored by a mapping, closed",
 	[LINK] = "symlink replaced",
 	[NAME] = "new name",
 	[GONE] = "removed",
+	[MADE] = "new directory",
+	[REMOVED] = "directory removed",
 	[LISTED] = "renamed, by listing",
 };
 
-enum { MOST = 20000 }; /* changes */
+enum { MOST = 20000 };	/* changes */
+enum { MODES = 07777 }; /* a mode says so much of a number: 16 seconds of changes */
 #define ALLOWED_NS 100000000LL
 #define EVER_NS	   10000000000LL
+#define PHASE_NS   400000000LL /* with opens, and without */
 
 static _Noreturn void fail(const char *what)
 {
@@ -104,6 +132,16 @@ static void append_number(const char *name, long k)
 	close(fd);
 }
 
+static int kept_fd, grown_fd;
+
+static void open_kept(void)
+{
+	kept_fd = open("kept", O_WRONLY | O_CLOEXEC);
+	check(kept_fd, "kept");
+	grown_fd = open("grown", O_WRONLY | O_APPEND | O_CLOEXEC);
+	check(grown_fd, "grown");
+}
+
 static void change(enum way way, long k)
 {
 	struct timespec ts[2] = {{.tv_nsec = UTIME_OMIT}, {k, 0}};
@@ -119,8 +157,22 @@ static void change(enum way way, long k)
 	case APPEND:
 		append_number("append", k);
 		break;
+	case KEPT:
+		if (pwrite(kept_fd, &k, sizeof(k), 0) != sizeof(k))
+			fail("kept");
+		break;
+	case GROWN:
+		if (write(grown_fd, &k, sizeof(k)) != sizeof(k))
+			fail("grown");
+		break;
+	case CUT:
+		check(truncate("cut", MOST - k), "cut");
+		break;
 	case ATTR:
 		check(utimensat(AT_FDCWD, "attr", ts, 0), "attr");
+		break;
+	case MODE:
+		check(chmod("mode", (mode_t)(k & MODES)), "mode");
 		break;
 	case OVER:
 		put_file("over.new", &k, sizeof(k));
@@ -142,6 +194,14 @@ static void change(enum way way, long k)
 		number_name(name, sizeof(name), "gone", k);
 		check(unlink(name), name);
 		break;
+	case MADE:
+		number_name(name, sizeof(name), "made", k);
+		check(mkdir(name, 0755), name);
+		break;
+	case REMOVED:
+		number_name(name, sizeof(name), "dirs", k);
+		check(rmdir(name), name);
+		break;
 	default: /* LISTED */
 		number_name(name, sizeof(name), "list", k - 1);
 		number_name(other, sizeof(other), "list", k);
@@ -158,6 +218,7 @@ int lag_write_main(int argc, char **argv)
 
 	if (count <= 0 || count > MOST || chdir(BOX_TREE "/lag"))
 		return 2;
+	open_kept();
 	for (long k = 1; k <= count; k++)
 		for (int way = 0; way < WAYS; way++) {
 			change((enum way)way, k);
@@ -172,7 +233,7 @@ int lag_write_main(int argc, char **argv)
 /* --- the host -----------------------------------------------------------------------------------
  */
 
-static int held_fd;
+static int held_fd, kept_read_fd;
 
 static long read_number(int fd, const char *name)
 {
@@ -254,9 +315,20 @@ static long look(enum way way, long known, long count)
 	case APPEND:
 		check(stat("append", &st), "append");
 		return st.st_size / (long)sizeof(long);
+	case KEPT:
+		return read_number(kept_read_fd, "kept");
+	case GROWN:
+		check(stat("grown", &st), "grown");
+		return st.st_size / (long)sizeof(long);
+	case CUT:
+		check(stat("cut", &st), "cut");
+		return MOST - st.st_size;
 	case ATTR:
 		check(stat("attr", &st), "attr");
 		return st.st_mtim.tv_sec;
+	case MODE:
+		check(stat("mode", &st), "mode");
+		return known + (((long)st.st_mode - known) & MODES);
 	case OVER:
 		return read_file("over");
 	case MAP:
@@ -270,6 +342,10 @@ static long look(enum way way, long known, long count)
 		return read_names("names", known, count, 1);
 	case GONE:
 		return read_names("gone", known, count, 0);
+	case MADE:
+		return read_names("made", known, count, 1);
+	case REMOVED:
+		return read_names("dirs", known, count, 0);
 	default:
 		return read_list(known);
 	}
@@ -279,8 +355,18 @@ struct seen {
 	long known;
 	int64_t missed[MOST + 1]; /* when the last look began that did not show it */
 	int64_t first[MOST + 1];  /* when the first look ended that did */
+	int64_t since[MOST + 1];  /* from when on there were looks that could have */
 };
 static struct seen seen[WAYS];
+
+/* Does a look at it begin with an open? */
+static int opens(enum way way)
+{
+	return way == DATA || way == OVER || way == MAP || way == LISTED;
+}
+
+/* Looks that open have been made since then. */
+static int64_t opening_since;
 
 static int look_once(enum way way, long count)
 {
@@ -297,6 +383,7 @@ static int look_once(enum way way, long count)
 	for (long i = s->known + 1; i <= k && i <= count; i++) {
 		s->missed[i] = last[way];
 		s->first[i] = end;
+		s->since[i] = opens(way) ? opening_since : 0;
 	}
 	s->known = k;
 	last[way] = start;
@@ -314,10 +401,18 @@ static void prepare(long count)
 	check(mkdir("names", 0755), "names");
 	check(mkdir("gone", 0755), "gone");
 	check(mkdir("list", 0755), "list");
+	check(mkdir("made", 0755), "made");
+	check(mkdir("dirs", 0755), "dirs");
 	put_file("data", &zero, sizeof(zero));
 	put_file("held", &zero, sizeof(zero));
 	put_file("over", &zero, sizeof(zero));
 	put_file("map", &zero, sizeof(zero));
+	put_file("kept", &zero, sizeof(zero));
+	put_file("grown", "", 0);
+	put_file("cut", "", 0);
+	check(truncate("cut", MOST), "cut");
+	put_file("mode", "", 0);
+	check(chmod("mode", 0), "mode");
 	put_file("append", "", 0);
 	put_file("attr", "", 0);
 	put_file("list/0", "", 0);
@@ -326,9 +421,13 @@ static void prepare(long count)
 	for (long k = 1; k <= count; k++) {
 		number_name(name, sizeof(name), "gone", k);
 		put_file(name, "", 0);
+		number_name(name, sizeof(name), "dirs", k);
+		check(mkdir(name, 0755), name);
 	}
 	held_fd = open("held", O_RDONLY | O_CLOEXEC);
 	check(held_fd, "held");
+	kept_read_fd = open("kept", O_RDONLY | O_CLOEXEC);
+	check(kept_read_fd, "kept");
 }
 
 static int by_size(const void *a, const void *b)
@@ -360,8 +459,10 @@ static int judge(enum way way, const int64_t *times, long count)
 		return -1;
 	}
 	for (long k = 1; k <= count; k++) {
+		int64_t from = s->since[k] > times[k] ? s->since[k] : times[k];
+
 		stale[k - 1] = s->missed[k] > times[k] ? s->missed[k] - times[k] : 0;
-		late[k - 1] = s->first[k] > times[k] ? s->first[k] - times[k] : 0;
+		late[k - 1] = s->first[k] > from ? s->first[k] - from : 0;
 	}
 	snprintf(what, sizeof(what), "%s", ways[way]);
 	print_line(what, late, count);
@@ -379,14 +480,18 @@ static int judge(enum way way, const int64_t *times, long count)
 /* Until the writer's notes are there and all is seen, or long enough after. */
 static int watch(long count)
 {
-	int64_t deadline = 0;
-	int wrongs = 0;
+	int64_t deadline = 0, start = now_ns();
+	int wrongs = 0, opening = 0;
 
 	for (;;) {
-		int all = 1;
+		int all = 1, now = (now_ns() - start) / PHASE_NS % 2 == 0;
 
+		if (now && !opening)
+			opening_since = now_ns();
+		opening = now;
 		for (int way = 0; way < WAYS; way++) {
-			wrongs += look_once((enum way)way, count) != 0;
+			if (opening || !opens((enum way)way))
+				wrongs += look_once((enum way)way, count) != 0;
 			all = all && seen[way].known >= count;
 		}
 		if (wrongs > 10)
