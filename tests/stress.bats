@@ -97,6 +97,46 @@ lying() {
   rmdir "$MNT/demo"
 }
 
+# rounds [OPTIONS] DIR: some of it, where most that could differ is the same
+rounds() {
+  seeded coherence --rounds "$(amount 30 100 2000)" "$@"
+}
+
+# The kernel is asked otherwise: it checks rights itself.
+# bats test_tags=not:bwrap-user
+@test "what a command changes is seen at once with allow_other" {
+  mount_sbx allow_other
+  sandbox demo
+  rounds "$MNT/demo"
+  rmdir "$MNT/demo"
+}
+
+# A directory like a sandbox's own, whose workspace is a directory of rootfs/, in which commands start.
+@test "what a command changes in rootfs/ is seen at once" {
+  local dir=$BATS_TEST_TMPDIR/demo
+  box
+  mkdir "$dir"
+  ln -s "$MNT/demo/ctl" "$dir/ctl"
+  ln -s "$MNT/.sandboxfs/rootfs/demo/var/place" "$dir/workspace"
+  out demo 'mkdir -p /var/place'
+  echo /var/place >"$MNT/demo/ctl/cwd"
+  rounds "$dir"
+  is "$(ls "$W")" ""
+  [[ -e $MNT/.sandboxfs/rootfs/demo/var/place/stress.bin ]]
+  rmdir "$MNT/demo"
+}
+
+# A file system of another kind, which is not the one of the root. It has no FALLOC_FL_ZERO_RANGE, and before Linux 6.6 no
+# attributes of users.
+@test "what a command changes is seen at once in a workspace that is a tmpfs" {
+  template memory '{"image": "busybox:test", "tmpfs": "/workspace:exec,mode=777"}'
+  mount_sbx "templates=$TEMPLATES"
+  sandbox memory@demo
+  is "$(out memory@demo 'stat -f -c %T .')" tmpfs
+  rounds --without falloc,setx "$MNT/memory@demo"
+  rmdir "$MNT/memory@demo"
+}
+
 @test "what a process in the background changes the host sees within 100 ms" {
   box
   SHOW=33 show "$STRESS" lag ${SBX_LONG:+--strict} "$(amount 2 5 60)" "$MNT/demo"
