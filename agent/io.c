@@ -3,6 +3,7 @@
  * serialise. */
 #include "agent/io.h"
 
+#include "agent/creds.h"
 #include "agent/files.h"
 #include "agent/handles.h"
 #include "agent/locks.h"
@@ -11,6 +12,7 @@
 #include "common/cleanup.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -214,29 +216,43 @@ int io_read(struct request *r)
 	return 0;
 }
 
-int io_write(struct request *r)
+/* pwrite, but at the end, or not, however h was opened: by another open file. (RWF_NOAPPEND is
+ * passed over by overlayfs.) */
+static ssize_t write_as(struct request *r, const struct handle *h, const uint8_t *p, size_t size,
+	off_t offset, bool append)
 {
-	uint64_t fh = wire_get_u64(&r->in);
-	uint64_t offset = wire_get_u64(&r->in);
-	size_t size, len = 0;
-	const uint8_t *p = wire_get_bytes(&r->in, PROTO_MAX_DATA, &size);
-	auto_handle struct handle *h = NULL;
+	cleanup_close int fd = -1;
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", h->fd);
+	creds_own(); /* that it may be written to was seen when h was opened */
+	fd = open(path, O_WRONLY | O_CLOEXEC | (append ? O_APPEND : 0));
+	if (fd < 0)
+		return -1;
+	if (files_act(r) < 0) {
+		errno = EPERM;
+		return -1;
+	}
+	return pwrite(fd, p, size, offset);
+}
+
+static int write_bytes(struct request *r, const struct handle *h, uint64_t offset, const uint8_t *p,
+	size_t size, bool append)
+{
+	size_t len = 0;
 	struct sys_statx stx;
 	int ret;
 
-	if (!wire_end(&r->in) || offset > (uint64_t)INT64_MAX - size)
-		return bad_request(r);
-	h = handle_get(r->session, fh);
-	if (!h)
-		return -EBADF;
 	/* The writer's rights count even here: set-id bits go unless it may keep them. */
 	ret = files_act(r);
 	if (ret < 0)
 		return ret;
 	told_own_begin(r->session, h->node, files_stat(h->fd, &stx));
 	while (len < size) {
+		off_t at = (off_t)(offset + len);
 		/* With O_APPEND Linux's pwrite writes at the end, whatever the offset. */
-		ssize_t n = pwrite(h->fd, p + len, size - len, (off_t)(offset + len));
+		ssize_t n = append == h->append ? pwrite(h->fd, p + len, size - len, at)
+						: write_as(r, h, p + len, size - len, at, append);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -250,6 +266,35 @@ int io_write(struct request *r)
 	if (!ret)
 		wire_u32(&r->out, (uint32_t)len);
 	return ret;
+}
+
+int io_write(struct request *r)
+{
+	uint64_t fh = wire_get_u64(&r->in);
+	uint64_t offset = wire_get_u64(&r->in);
+	size_t size;
+	const uint8_t *p = wire_get_bytes(&r->in, PROTO_MAX_DATA, &size);
+	auto_handle struct handle *h = NULL;
+
+	if (!wire_end(&r->in) || offset > (uint64_t)INT64_MAX - size)
+		return bad_request(r);
+	h = handle_get(r->session, fh);
+	return h ? write_bytes(r, h, offset, p, size, h->append) : -EBADF;
+}
+
+int io_write_as(struct request *r)
+{
+	uint64_t fh = wire_get_u64(&r->in);
+	uint64_t offset = wire_get_u64(&r->in);
+	uint8_t append = wire_get_u8(&r->in);
+	size_t size;
+	const uint8_t *p = wire_get_bytes(&r->in, PROTO_MAX_DATA, &size);
+	auto_handle struct handle *h = NULL;
+
+	if (!wire_end(&r->in) || append > 1 || offset > (uint64_t)INT64_MAX - size)
+		return bad_request(r);
+	h = handle_get(r->session, fh);
+	return h && h->writable ? write_bytes(r, h, offset, p, size, append) : -EBADF;
 }
 
 int io_fsync(struct request *r)

@@ -8,6 +8,7 @@ int io_open(struct request *r);
 int io_create(struct request *r);
 int io_read(struct request *r);
 int io_write(struct request *r);
+int io_write_as(struct request *r);
 int io_fsync(struct request *r);
 int io_close(struct request *r);
 

@@ -71,6 +71,7 @@ static const struct op ops[OPS] = {
 	[PROTO_FALLOCATE] = {.run = range_allocate, .slow = true},
 	[PROTO_LSEEK] = {.run = range_seek, .slow = true},
 	[PROTO_COPY] = {.run = range_copy, .slow = true},
+	[PROTO_WRITE_AS] = {.run = io_write_as, .slow = true},
 
 	/* Locks are the loop's too, and what waits has a thread of its own. */
 	[PROTO_LOCK] = {.run = locks_lock, .own = true},

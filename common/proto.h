@@ -83,6 +83,8 @@ enum proto_type {
 	PROTO_FALLOCATE = 42,	/* fh, u32 mode (Linux's FALLOC_FL_*), u64 offset, u64 length -> */
 	PROTO_LSEEK = 43,	/* fh, u64 offset, u32 whence (3 data, 4 hole) -> u64 offset */
 	PROTO_COPY = 44,	/* fh, u64 offset, fh to, u64 offset, u64 length -> u64 copied */
+	PROTO_WRITE_AS = 45,	/* fh, u64 offset, u8 append, bytes -> u32 written: at the end or at
+				   the offset, however it was opened */
 
 	/* Byte-range locks belong to (node of fh, owner), flocks to fh. A lock that waits is
 	 * answered when it is granted, or EINTR after CANCEL. */

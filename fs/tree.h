@@ -9,6 +9,7 @@ struct handle {
 	uint64_t fh; /* its number towards the agent */
 	uint32_t epoch;
 	bool local;		      /* a directory without an agent: nothing in it */
+	bool append;		      /* opened so: the agent's is too */
 	_Atomic bool flocked, ranged; /* there were locks through it: flocks, byte ranges */
 	_Atomic uint64_t owner;	      /* who asked for a byte range last */
 	_Atomic bool leaving;	      /* counted in its node's */

@@ -3,6 +3,7 @@
 #include "fs/tree.h"
 
 #include "fs/forget.h"
+#include "fs/session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,13 +47,23 @@ static uint32_t open_flags(int flags)
 	return f;
 }
 
+/* A buffered write is cut at the pages' ends, and each piece would be an append of its own, with
+ * those of the sandbox in between: so an append goes whole. */
+static bool goes_whole(const struct fuse_file_info *fi)
+{
+	return fi->flags & O_APPEND &&
+	       ((fi->flags & O_ACCMODE) == O_WRONLY || session_maps_direct());
+}
+
 /* A handle for what the agent has just opened. */
 static struct handle *handle_new(struct op *op)
 {
 	struct handle *h = malloc(sizeof(*h));
 
 	if (h)
-		*h = (struct handle){.fh = op->fh, .epoch = sandbox_epoch(op->sb)};
+		*h = (struct handle){.fh = op->fh,
+			.epoch = sandbox_epoch(op->sb),
+			.append = op->fi.flags & O_APPEND};
 	return h;
 }
 
@@ -80,6 +91,7 @@ static enum op_outcome reply_open(struct op *op, fuse_req_t req, struct wire_in 
 		return OP_DONE;
 	}
 	op->fi.fh = (uint64_t)(uintptr_t)h;
+	op->fi.direct_io = !dir && goes_whole(&op->fi);
 	if (fuse_reply_open(req, &op->fi) < 0)
 		drop_handle(op, h);
 	return OP_DONE;
@@ -134,6 +146,7 @@ static enum op_outcome reply_create(struct op *op, fuse_req_t req, struct wire_i
 	e = inode_entry(i, a.cache);
 	e.attr = st;
 	op->fi.fh = (uint64_t)(uintptr_t)h;
+	op->fi.direct_io = goes_whole(&op->fi);
 	if (fuse_reply_create(req, &e, &op->fi) < 0) {
 		drop_handle(op, h);
 		inode_forget(i, 1);
@@ -196,13 +209,20 @@ static enum op_outcome reply_write(struct op *op, fuse_req_t req, struct wire_in
 void tree_write(fuse_req_t req, struct inode *i, const char *data, size_t size, off_t off,
 	struct fuse_file_info *fi)
 {
-	struct op *op = tree_on_handle(req, i, handle_of(fi), PROTO_WRITE, reply_write);
+	/* What was stored in a mapping goes where it was, and fcntl(2) may have changed the flag.
+	 */
+	bool append = fi->flags & O_APPEND && !fi->writepage;
+	bool as_opened = append == handle_of(fi)->append;
+	struct op *op = tree_on_handle(
+		req, i, handle_of(fi), as_opened ? PROTO_WRITE : PROTO_WRITE_AS, reply_write);
 
 	if (!op)
 		return;
 	op->size = size < PROTO_MAX_DATA ? size : PROTO_MAX_DATA;
-	op->call.repeat = !(fi->flags & O_APPEND);
+	op->call.repeat = !append;
 	wire_u64(&op->call.frame, (uint64_t)off);
+	if (!as_opened)
+		wire_u8(&op->call.frame, append);
 	wire_bytes(&op->call.frame, data, op->size);
 	op_send(op);
 }

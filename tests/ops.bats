@@ -528,6 +528,39 @@ PY
   same "$IN/f" "$IN/g"
 }
 
+@test "a file that is appended to can be mapped, and stop or begin to append" {
+  begin demo
+  py <<'PY'
+put("f", b"x" * 5000)
+fd = os.open("f", os.O_RDWR | os.O_APPEND)
+m = mmap.mmap(fd, 5000)
+assert m[:3] == b"xxx"
+m[0:3] = b"abc" # stays where it was stored
+m.flush()
+assert os.pread(fd, 3, 0) == b"abc" and get(inside + "/f") == b"abc" + b"x" * 4997
+os.write(fd, b"tail")
+other = os.open("f", os.O_RDONLY)
+assert os.pread(other, 9999, 4999) == b"xtail" and os.fstat(other).st_size == 5004
+assert mmap.mmap(other, 5004, prot=mmap.PROT_READ)[4999:] == b"xtail"
+m[0:1] = b"Z"
+assert os.pread(other, 2, 0) == b"Zb"
+m.close()
+flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_APPEND)
+assert os.pwrite(fd, b"in", 10) == 2
+assert get(inside + "/f") == b"Zbc" + b"x" * 7 + b"in" + b"x" * 4988 + b"tail"
+plain = os.open("f", os.O_WRONLY)
+fcntl.fcntl(plain, fcntl.F_SETFL, os.O_APPEND)
+i = os.open(inside + "/f", os.O_WRONLY | os.O_APPEND)
+for k in range(20): # what the sandbox appends is not written over
+    os.write(i, b"i")
+    os.write(plain, b"o")
+assert get(inside + "/f")[5004:] == b"io" * 20, get(inside + "/f")[5004:]
+w = os.open("f", os.O_WRONLY | os.O_APPEND)
+assert os.write(w, b"y" * 3000000) == 3000000 and os.fstat(w).st_size == 3005044
+PY
+}
+
 @test "statfs is the container's, in workspace and rootfs" {
   template small '{"image": "busybox:test", "tmpfs": ["/workspace:size=3m"]}'
   begin small@demo

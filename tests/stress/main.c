@@ -16,6 +16,7 @@ static const struct {
 	{"coherence", "a change on one side is seen at once on the other", coherence_main},
 	{"lag", "how late the host sees what a process in the background changes", lag_main},
 	{"blocks", "writes or checks a file of blocks that know their places", blocks_main},
+	{"append", "appends records to a file, with one descriptor", append_main},
 	{"files", "makes many small files", files_main},
 	{"time", "how long a stat or a read takes", time_main},
 	{"act", "(inside) performs operations", driver_act},

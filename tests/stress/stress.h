@@ -9,6 +9,7 @@ int coherence_main(int argc, char **argv);
 int lag_main(int argc, char **argv);
 int lag_write_main(int argc, char **argv);
 int blocks_main(int argc, char **argv);
+int append_main(int argc, char **argv);
 int files_main(int argc, char **argv);
 int time_main(int argc, char **argv);
 

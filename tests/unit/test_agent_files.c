@@ -67,6 +67,18 @@ static void create_write_read(void)
 	CHECK(do_read(&c, fh, 0, 100, &p, &n) == EBADF);
 }
 
+static int write_as(uint64_t fh, uint64_t offset, uint8_t append, const char *text)
+{
+	struct buf b;
+	size_t at = client_begin(&c, &b, PROTO_WRITE_AS);
+
+	wire_u64(&b, fh);
+	wire_u64(&b, offset);
+	wire_u8(&b, append);
+	wire_str(&b, text);
+	return client_call(&c, &b, at);
+}
+
 static void large_and_append(void)
 {
 	static uint8_t data[PROTO_MAX_DATA];
@@ -91,6 +103,22 @@ static void large_and_append(void)
 	CHECK(do_open(&c, node, fh, PROTO_O_WRITE | PROTO_O_APPEND) == 0);
 	CHECK(do_write(&c, fh, 0, "end", 3, &done) == 0);
 	CHECK(do_getattr(&c, node, 0, &attr) == 0 && attr.size == sizeof(data) + 70003);
+	/* However it was opened: in its place, and at the end. */
+	CHECK(write_as(fh, 2, 0, "in") == 0);
+	CHECK(do_getattr(&c, node, 0, &attr) == 0 && attr.size == sizeof(data) + 70003);
+	do_close(&c, fh);
+	fh = next_fh++;
+	CHECK(do_open(&c, node, fh, PROTO_O_READ | PROTO_O_WRITE) == 0);
+	CHECK(do_read(&c, fh, 1, 4, &p, &n) == 0 && n == 4);
+	CHECK(p[0] == data[1] && p[1] == 'i' && p[2] == 'n' && p[3] == data[4]);
+	CHECK(write_as(fh, 2, 1, "at the end") == 0);
+	CHECK(do_read(&c, fh, sizeof(data) + 70000, 99, &p, &n) == 0 && n == 13);
+	CHECK(memcmp(p, "endat the end", 13) == 0);
+	CHECK(write_as(fh, 2, 2, "?") == EINVAL && write_as(fh + 1000, 2, 0, "?") == EBADF);
+	do_close(&c, fh);
+	fh = next_fh++;
+	CHECK(do_open(&c, node, fh, PROTO_O_READ) == 0);
+	CHECK(write_as(fh, 2, 0, "not for writing") == EBADF);
 	do_close(&c, fh);
 	fh = next_fh++;
 	CHECK(do_open(&c, node, fh, PROTO_O_WRITE | PROTO_O_TRUNC) == 0);
