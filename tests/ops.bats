@@ -757,6 +757,13 @@ for k in range(30):
         break
 else:
     sys.exit("it asks every time")
+for k in range(5): # another test may have the kernel drop all meanwhile
+    look()
+    time.sleep(3)
+    if look_alone():
+        break
+else:
+    sys.exit("it asks again after 3 s")
 PY
   # A name that was absent is there, all the same, when a command has made it.
   out demo 'echo now >none'
