@@ -444,6 +444,44 @@ with tempfile.TemporaryFile(dir=".") as t: # falls back
 PY
 }
 
+# runs_inside PID, ended_inside PID: is it our program that it runs by now; and no longer
+runs_inside() {
+  is "$(out demo "readlink /proc/$1/exe")" /workspace/busybox
+}
+
+ended_inside() {
+  out demo "! readlink /proc/$1/exe"
+}
+
+@test "a program that runs inside is not written to from the host: ETXTBSY" {
+  local pid
+  begin demo
+  cp "$(host_busybox)" "$W/busybox"
+  cp "$W/busybox" "$BATS_TEST_TMPDIR/program"
+  ex demo './busybox sleep 1000 </dev/null >/dev/null 2>&1 & echo $!'
+  pid=$(cat "$MNT/demo/ctl/stdout")
+  wait_for 60 runs_inside "$pid"
+  py <<'PY'
+for flags in os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_TRUNC, os.O_RDWR | os.O_CREAT:
+    assert err(os.open, "busybox", flags) == "ETXTBSY", flags
+for size in 0, 100, 1 << 30:
+    assert err(os.truncate, "busybox", size) == "ETXTBSY", size
+# What is no write is done: a read, a mode, another name.
+os.chmod("busybox", 0o700)
+os.rename("busybox", "moved")
+assert err(os.open, "moved", os.O_WRONLY) == "ETXTBSY"
+os.link("moved", "busybox")
+PY
+  cmp "$W/busybox" "$BATS_TEST_TMPDIR/program"
+  out demo "kill -9 $pid"
+  wait_for 60 ended_inside "$pid"
+  py <<'PY'
+os.truncate("busybox", 100)
+os.close(os.open("busybox", os.O_WRONLY))
+assert os.stat("moved").st_size == 100
+PY
+}
+
 @test "times: given to the nanosecond, now, left alone; of links too" {
   begin demo
   py <<'PY'
