@@ -53,7 +53,7 @@ mount_for_all() {
 
 @test "chmod, chown, and what becomes of set-id bits" {
   mount_for_all
-  conforms 2150 --no-devices "$W" chmod chown setid
+  conforms 2250 --no-devices "$W" chmod chown setid
 }
 
 @test "names: link, unlink, rename, mkdir, rmdir, symlink, fifos, sockets, no devices" {

@@ -292,7 +292,11 @@ static void lost_by_write(void)
 	} modes[] = {{04777, 0777}, {02777, 0777}, {06777, 0777}, {04666, 0666}, {06767, 0767},
 		{07777, 01777}};
 	struct who caller = OTHER;
+	const char *from = name(), *copy = name();
 
+	make(REG, from);
+	must(c_write(from));
+	make_for(REG, copy, caller);
 	for (size_t m = 0; m < sizeof(modes) / sizeof(modes[0]); m++) {
 		const char *n = name();
 
@@ -315,12 +319,32 @@ static void lost_by_write(void)
 		want(0, caller, c_open(n, O_WRONLY | O_TRUNC, 0));
 		is_mode(n, modes[m].left);
 		must(c_chmod(n, modes[m].mode));
+		want(0, caller, c_fallocate(n, 0, 100));
+		is_mode(n, modes[m].left);
+		is_size(n, 100);
+		must(c_chmod(n, modes[m].mode));
+		want(0, caller, c_fallocate(n, 0, 10)); /* what is there already */
+		is_mode(n, modes[m].left);
+		must(c_chmod(n, modes[m].mode));
+		want(0, caller, c_punch(n, 0, 10));
+		is_mode(n, modes[m].left);
+		must(c_chmod(n, modes[m].mode));
+		want(0, caller, c_copy(from, n));
+		is_mode(n, modes[m].left);
+		is_size(n, 100);
+		must(c_chmod(n, modes[m].mode));
+		want(0, caller, c_copy(n, copy)); /* read only: it keeps them */
+		is_mode(n, modes[m].mode);
 		want(0, NOBODY, c_write(n)); /* the owner too */
 		is_mode(n, modes[m].left);
 		must(c_chmod(n, modes[m].mode));
 		if (options.user_namespace)
 			modes[m].mode = modes[m].left;
 		want(0, ROOT, c_write(n));
+		is_mode(n, modes[m].mode);
+		want(0, ROOT, c_fallocate(n, 0, 200));
+		want(0, ROOT, c_punch(n, 0, 10));
+		want(0, ROOT, c_copy(from, n));
 		is_mode(n, modes[m].mode);
 		want(0, ROOT, c_truncate(n, 0));
 		is_mode(n, modes[m].mode);

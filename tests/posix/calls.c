@@ -82,6 +82,8 @@ CALL_FD(fchown, "adD", O_RDONLY | O_NONBLOCK, fchown(fd, (uid_t)c->x, (gid_t)c->
 CALL_FD(ftruncate, "ad", O_RDWR, ftruncate(fd, c->x), (const char *a, off_t size), .a = a, .x = size)
 CALL_FD(fallocate, "adD", O_RDWR, (errno = posix_fallocate(fd, c->x, c->y)) ? -1 : 0,
 	(const char *a, off_t at, off_t size), .a = a, .x = at, .y = size)
+CALL_FD(punch, "adD", O_RDWR, fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, c->x, c->y),
+	(const char *a, off_t at, off_t size), .a = a, .x = at, .y = size)
 CALL_FD(write, "a", O_WRONLY | O_APPEND, write(fd, "x", 1), (const char *a), .a = a)
 CALL_FD(read, "a", O_RDONLY, read(fd, (char[16]){0}, 16), (const char *a), .a = a)
 /* clang-format on */
@@ -93,6 +95,24 @@ static int run_open(const struct call *c)
 	if (fd < 0)
 		return errno;
 	return close(fd) < 0 ? errno : 0;
+}
+
+static int run_copy(const struct call *c)
+{
+	int in = open(c->a, O_RDONLY), out = open(c->b, O_WRONLY), ret = 0;
+
+	if (in < 0 || out < 0 || copy_file_range(in, NULL, out, NULL, 1, 0) != 1)
+		ret = errno;
+	if (in >= 0)
+		close(in);
+	if (out >= 0)
+		close(out);
+	return ret;
+}
+
+struct call c_copy(const char *a, const char *b)
+{
+	return (struct call){.name = "copy", .form = "ab", .run = run_copy, .a = a, .b = b};
 }
 
 struct call c_open(const char *a, int flags, mode_t mode)

@@ -81,6 +81,9 @@ struct call c_fchown(const char *a, long uid, long gid);
 struct call c_truncate(const char *a, off_t size);
 struct call c_ftruncate(const char *a, off_t size);	      /* opened O_RDWR */
 struct call c_fallocate(const char *a, off_t at, off_t size); /* posix_fallocate */
+struct call c_punch(const char *a, off_t at, off_t size);     /* a hole, by fallocate */
+struct call c_copy(
+	const char *a, const char *b); /* one byte of A to B's first, by copy_file_range */
 struct call c_utimens(const char *a, const struct timespec times[2], int flags);
 struct call c_access(const char *a, int mode);
 struct call c_eaccess(const char *a, int mode); /* faccessat with AT_EACCESS */
