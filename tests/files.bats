@@ -12,6 +12,13 @@ setup() {
   W=$MNT/demo/workspace
 }
 
+teardown() {
+  local status=0
+  sbx_teardown || status=1
+  engine_unmount "$BATS_TEST_TMPDIR"
+  return $status
+}
+
 # random SIZE FILE
 random() {
   head -c "$1" /dev/urandom >"$2"
@@ -211,6 +218,56 @@ PY
   sandbox small@full
   fails_with "No space left" cp /dev/zero "$MNT/small@full/workspace/f"
   rmdir "$MNT/small@full"
+}
+
+# By btrfs: the quotas of tmpfs and ext4 are options of the kernel that not every machine has. To mount is root's.
+# bats test_tags=not:bwrap-user
+@test "a quota in the container is EDQUOT, and what was written before it stays" {
+  local disk=$BATS_TEST_TMPDIR/disk
+  truncate -s 128M "$disk.img"
+  mkfs.btrfs -q -m single "$disk.img"
+  mkdir "$disk"
+  mount -o loop "$disk.img" "$disk"
+  btrfs quota enable "$disk"
+  btrfs qgroup limit 4M "$disk"
+  chmod 777 "$disk"
+  template quota '{"image": "busybox:test", "user": "user", "volumes": ["'"$disk"':/workspace"]}'
+  mount_sbx "templates=$TEMPLATES,allow_binds=$disk"
+  sandbox quota@demo
+  timeout 120 python3 - "$MNT/quota@demo/workspace" "$BATS_TEST_TMPDIR/copy" <<'PY'
+import errno, os, sys
+os.chdir(sys.argv[1])
+def err(f, *args):
+    try:
+        f(*args)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+fd = os.open("f", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+written = b""
+try:
+    while len(written) < 16 << 20:
+        data = os.urandom(50000)
+        written += data[:os.write(fd, data)]
+    sys.exit("no limit")
+except OSError as e:
+    assert e.errno == errno.EDQUOT, e
+assert 2 << 20 <= len(written) <= 4 << 20, len(written)
+assert err(os.write, fd, b"x" * 50000) == "EDQUOT"
+assert err(os.posix_fallocate, fd, 0, 8 << 20) == "EDQUOT"
+assert os.fstat(fd).st_size == os.stat("f").st_size == len(written), os.fstat(fd)
+os.fsync(fd)
+assert os.pread(fd, 16 << 20, 0) == written, "by the same descriptor"
+os.close(fd)
+with open("f", "rb") as f:
+    assert f.read() == written
+with open(sys.argv[2], "wb") as f:
+    f.write(written)
+PY
+  is "$(out quota@demo 'sha256sum <f')" "$(sha256sum <"$BATS_TEST_TMPDIR/copy")"
+  ex quota@demo 'head -c 9000000 /dev/zero >g'
+  has "$(cat "$MNT/quota@demo/ctl/stderr")" 'quota exceeded' # the container says no less
+  rmdir "$MNT/quota@demo"
+  cmp "$disk/f" "$BATS_TEST_TMPDIR/copy"
 }
 
 @test "statfs tells the container's disk" {
