@@ -549,7 +549,8 @@ finally:
     tail.kill()
     tail.wait()
 print("seconds behind:", " ".join(f"{lag:.2f}" for lag in lags), file=sys.stderr)
-assert len(lags) == 14 and max(lags) < 60, lags
+assert len(lags) == 14, lags
+if max(lags) >= 60: sys.exit("too late")
 print(int(1000 * sorted(lags[:13])[6]))
 PY
   wait $!

@@ -9,8 +9,15 @@
 UNSTEADY_MAX=3
 UNSTEADY=()
 
-# Nor where bytes, rows or answers were wrong: that is no matter of time (what comes late is LATE: in tests/stress/lag.c).
-UNSTEADY_NEVER='^# (report |the daemon.s exit status|daemon [0-9]+ did not end)|runtime error:|WRONG: |block [0-9]+ of [0-9]+ is wrong|committed rows are missing|rows are there twice|integrity_check:|verify: bad'
+# Nor where bytes, rows or answers were wrong: that is no matter of time (what comes late is LATE: in tests/stress/lag.c). bats
+# puts "# " before what a failed test printed. In this order: a daemon or a sanitizer; an assertion of tests/posix, of
+# python (a limit of time is no assert there), two checksums for `is`, tests/lib/sametree.py; what has WRONG of its own, `right`
+# too; a lock that two have; stress blocks, tests/lib/sqlwriter.py and its database, fio, sha256sum -c; git fsck.
+UNSTEADY_NEVER='^# (report |the daemon.s exit status|daemon [0-9]+ did not end)|runtime error:'
+UNSTEADY_NEVER+='|^# (not ok |AssertionError|got  [^0-9a-f]{0,2}[0-9a-f]{64}|[0-9]+ differences between )|WRONG: '
+UNSTEADY_NEVER+='|expected exit code 1, got 0|block [0-9]+ of [0-9]+ is wrong|committed rows are missing|rows are there twice'
+UNSTEADY_NEVER+='|integrity_check:|verify: bad|checksums? did NOT match'
+UNSTEADY_NEVER+='|(missing|broken link from|error in) +(blob|tree|commit|tag) |(object|is) corrupt|(sha1|hash|checksum) mismatch'
 
 # unsteady NAME BAD KIND FILE: true where all that failed of it passes alone.
 unsteady() {

@@ -11,6 +11,15 @@ is() {
   }
 }
 
+# right GOT WANT: the same where no delay explains another answer, so that the test is not run again
+# (scripts/lib/unsteady.bash).
+right() {
+  is "$@" || {
+    echo "WRONG: whatever else this machine does"
+    return 1
+  }
+}
+
 # has TEXT PIECE
 has() {
   [[ $1 == *"$2"* ]] || {
