@@ -639,6 +639,32 @@ PY
   exec 7<&- 8>&-
 }
 
+# strace_has PATTERN: in what the agent was seen to do
+strace_has() {
+  grep -qE "$1" "$BATS_TEST_TMPDIR/strace"
+}
+
+# To look at somebody else's process is root's.
+# bats test_tags=not:bwrap-user
+@test "the fsync of a directory, and of a file, is one in the container" {
+  local tracer
+  begin demo
+  mkdir -p "$W/some/dir"
+  : >"$W/some/file"
+  strace -f -y -e trace=fsync,fdatasync -o "$BATS_TEST_TMPDIR/strace" -p "$(box_pid demo)" </dev/null >"$BATS_TEST_TMPDIR/said" 2>&1 3>&- &
+  tracer=$!
+  wait_for 60 grep -q attached "$BATS_TEST_TMPDIR/said"
+  sync "$W/some/dir"
+  wait_for 60 strace_has '^[0-9]+ +fsync\([0-9]+</workspace/some/dir>\) += 0'
+  run ! strace_has 'some/file'
+  sync "$W/some/file"
+  wait_for 60 strace_has '^[0-9]+ +fsync\([0-9]+</workspace/some/file>\) += 0'
+  sync -d "$W/some/dir"
+  wait_for 60 strace_has '^[0-9]+ +fdatasync\([0-9]+</workspace/some/dir>\) += 0'
+  kill -INT $tracer
+  wait $tracer || true
+}
+
 # In a directory that others can walk through: a user who is not root is to use the mount.
 shared_dir() {
   chmod 755 "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test" "$BATS_TEST_TMPDIR"

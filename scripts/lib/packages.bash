@@ -15,7 +15,7 @@ PACKAGES_EMBEDDED=(bubblewrap uidmap)
 # shellcheck disable=SC2034
 PACKAGES_TEST=(
   bats procps clang clang-format clang-tidy libclang-rt-14-dev shellcheck valgrind jq file
-  python3 rsync git make util-linux docker-registry fio stress-ng bindfs mergerfs btrfs-progs
+  python3 rsync git make util-linux docker-registry fio stress-ng bindfs mergerfs btrfs-progs strace
   debootstrap debian-archive-keyring python3-venv attr acl tmux openssl
   podman runc containernetworking-plugins bubblewrap uidmap
 )
