@@ -8,9 +8,8 @@
  *                                                 TERM: says "released MS", then unlocks
  *   locker wait KIND TYPE FILE START LEN SECONDS  "got MS", or "timeout MS" by SIGALRM and EINTR
  *   locker run  KIND TYPE FILE START LEN CMD...   waits for it and runs CMD, as flock(1) does
- *   locker turns KIND TYPE FILE START LEN N       N times, with locks.bats: changes files in its
- * directory, and unlocks at once locker test KIND TYPE FILE START LEN          "free", or "TYPE
- * START LEN PID" of who has it
+ *   locker turns KIND TYPE FILE START LEN N       N times changes files here, and unlocks
+ *   locker test KIND TYPE FILE START LEN          "free", or "TYPE START LEN PID" of who has it
  *
  * MS is monotonic time, the same for all processes of a machine.
  */
