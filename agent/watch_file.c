@@ -32,7 +32,6 @@ static void unlist(struct session *s, struct node *n)
 	*(n->watched_after ? &n->watched_after->watched_before : &s->watched_last) =
 		n->watched_before;
 	n->watched_before = n->watched_after = NULL;
-	s->n_watched--;
 }
 
 static void enlist(struct session *s, struct node *n)
@@ -40,7 +39,6 @@ static void enlist(struct session *s, struct node *n)
 	n->watched_before = s->watched_last;
 	*(s->watched_last ? &s->watched_last->watched_after : &s->watched_first) = n;
 	s->watched_last = n;
-	s->n_watched++;
 }
 
 void watch_lost(struct session *s, struct node *n)
