@@ -31,8 +31,8 @@ struct session {
 	struct node *newest, *oldest; /* nodes with a descriptor, by use */
 	unsigned n_fds, max_fds;
 	struct node *watched_first, *watched_last; /* files with a watch of their own, by age */
-	unsigned asked_again; /* how often, for those that have none */
-	struct brief *briefs; /* of brief.c; NULL: none yet */
+	unsigned asked_again;			   /* how often, for those that have none */
+	struct brief *briefs;			   /* of brief.c; NULL: none yet */
 	unsigned n_briefs;
 	bool briefs_allowed;
 	struct changes changes;
