@@ -640,6 +640,25 @@ static void a_command_ends(void)
 	hear();
 }
 
+/* On a busy machine the moment may be over when the command ends: so it is tried again. */
+static bool ends_with_a_command(uint64_t f, bool by_another)
+{
+	struct proto_attr attr;
+	char attr_of[32];
+
+	snprintf(attr_of, sizeof(attr_of), "attr %llu", (unsigned long long)f);
+	for (int i = 0; i < 50; i++) {
+		if (by_another)
+			forget(look("b1", &attr));
+		else
+			CHECK(do_getattr(&c, f, 0, &attr) == 0);
+		a_command_ends();
+		if (strstr(heard, attr_of))
+			return true;
+	}
+	return false;
+}
+
 /* What is not watched may be kept for a moment, of which a barrier is the end. */
 static void kept_for_a_moment(void)
 {
@@ -650,16 +669,14 @@ static void kept_for_a_moment(void)
 	struct client old;
 
 	put_file("b1", "x");
+	hear();
 	f = look("b1", &attr);
 	CHECK(attr.cache == (PROTO_CACHE_NAME | PROTO_CACHE_BRIEF));
 	CHECK(hears_nothing_of(f)); /* an open of another file is none */
-	a_command_ends();
-	CHECK(has("attr %llu", f));
-	/* By a number that the daemon did not need. */
 	CHECK(do_getattr(&c, f, 0, &attr) == 0 && attr.cache & PROTO_CACHE_BRIEF);
-	forget(look("b1", &attr));
-	a_command_ends();
-	CHECK(has("attr %llu", f));
+	CHECK(ends_with_a_command(f, false));
+	/* By a number that the daemon did not need. */
+	CHECK(ends_with_a_command(f, true));
 	/* Nobody has it any more. */
 	CHECK(do_getattr(&c, f, 0, &attr) == 0);
 	nanosleep(&moment, NULL);
